@@ -8,9 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memman import Entry, EntryNotFound, MemoryConfig, MemoryManager, Refused
+from memman.archive.validation import LogChecker
+from memman.errors import InvalidInput
 from memman.log import History
-from memman.records import Added, Compressed, Deleted, Record, Replacement
+from memman.records import Added, Cleared, Compressed, Deleted, Pinned, Record, Replacement, Undone
+from memman.testing.stores import AT, added, summary_of
 from tests.examples import examples
+from tests.oracle import Oracle
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -415,3 +419,70 @@ def test_entry_of_an_earlier_era_can_be_deleted() -> None:
     memory.delete_entries("s", [old])
     assert "swordfish" not in memory.export_session("s").to_json()
     assert memory.get_stats("s").total_entries == 1
+
+
+# ---------------------------------------------------------------- any log
+
+
+NUMBER = st.integers(0, 11)
+STEP = st.one_of(
+    st.tuples(st.just("add"), st.booleans()),
+    st.tuples(st.just("compress"), st.lists(st.tuples(NUMBER, st.integers(0, 4)), max_size=3)),
+    st.tuples(st.just("drop"), NUMBER),
+    st.tuples(st.just("undo"), NUMBER),
+    st.tuples(st.just("pin"), NUMBER),
+    st.tuples(st.just("unpin"), NUMBER),
+    st.tuples(st.just("delete"), st.lists(NUMBER, max_size=3)),
+    st.tuples(st.just("clear"), st.none()),
+)
+
+
+def record_of(step: tuple[str, object], name: str, history: History, known: list[str]) -> Record:
+    """Return a record that may or may not be able to follow."""
+    kind, given = step
+    active = [item.entry.id for item in history.items] or ["unknown"]
+    number = given if isinstance(given, int) else 0
+    match kind:
+        case "add":
+            return added(name, tokens=len(known), pinned=bool(given))
+        case "compress":
+            runs = [active[at % len(active) :][:size] for at, size in given]  # type: ignore[attr-defined]
+            return summary_of(name, *runs)
+        case "drop":
+            item = Replacement((active[number % len(active)],), None, "drop")
+            return Compressed(
+                id=name, at=AT, replacements=(item,), reason="t", tokens_before=0, tokens_after=0
+            )
+        case "undo":
+            return Undone(id=name, at=AT, compression_id=known[number % len(known)])
+        case "pin" | "unpin":
+            return Pinned(id=name, at=AT, entry_id=known[number % len(known)], on=kind == "pin")
+        case "delete":
+            ids = tuple(known[each % len(known)] for each in given)  # type: ignore[attr-defined]
+            return Deleted(id=name, at=AT, ids=ids)
+    return Cleared(id=name, at=AT)
+
+
+@settings(max_examples=examples(150))
+@given(st.lists(STEP, max_size=30))
+def test_fold_of_any_log_agrees_with_the_oracle(steps: list[tuple[str, object]]) -> None:
+    history, oracle, checker = History(), Oracle(), LogChecker()
+    known = ["r0"]
+    for number, step in enumerate([("add", False), *steps]):
+        record = record_of(step, f"r{number}", history, known)
+        seq = history.head + 1
+        try:
+            checker.with_losses(record)
+            history.apply(seq, record)
+        except (Refused, EntryNotFound, InvalidInput):
+            with pytest.raises((Refused, EntryNotFound, InvalidInput)):
+                checker.take(seq, record)
+            return
+        checker.take(seq, record)
+        oracle.apply(seq, record)
+        assert [item.entry.id for item in history.items] == oracle.window()
+        assert list(history.added) == oracle.era
+        assert list(history.compressions) == list(oracle.compressions)
+        known.append(record.id)
+        if isinstance(record, Compressed):
+            known += [item.entry.id for item in record.replacements if item.entry]
