@@ -32,6 +32,13 @@ SELECT id, seq FROM record WHERE session = :session AND {_IDS}
 UNION ALL
 SELECT id, seq FROM mention WHERE session = :session AND {_IDS} AND made
 """  # noqa: S608 - our own words
+_KNOWN: Final = """
+SELECT max(seq) FROM (
+    SELECT seq FROM record WHERE session = ? AND id = ?
+    UNION ALL
+    SELECT seq FROM mention WHERE session = ? AND id = ? AND made
+)
+"""
 _NAMING: Final = f"""
 SELECT seq FROM record WHERE session = :session AND {_IDS}
 UNION
@@ -103,10 +110,9 @@ def seqs_naming(db: Connection, row: SessionRow, ids: Iterable[str]) -> list[int
 
 def known_seqs(db: Connection, row: SessionRow, ids: Iterable[str]) -> dict[str, int]:
     """Return the newest seq that each of these ids is known by."""
-    seqs: dict[str, int] = {}
-    for name, seq in db.execute(_MADE, _values(row, ids)):
-        seqs[name] = max(seq, seqs.get(name, 0))
-    return seqs
+    number = row.number
+    found = {name: db.execute(_KNOWN, (number, name, number, name)).fetchone()[0] for name in ids}
+    return {name: seq for name, seq in found.items() if seq is not None}
 
 
 def _values(row: SessionRow, ids: Iterable[str]) -> dict[str, Any]:
