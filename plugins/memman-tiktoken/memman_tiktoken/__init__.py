@@ -1,7 +1,7 @@
 """Exact local token counts for OpenAI models, without the network.
 
-A plugin of memman: install it, and OpenAI's models are counted with their own vocabularies.
-Importing it loads no tokenizer and no vocabulary; making a counter does, once in a process.
+OpenAI's models are counted with their own vocabularies. Importing this plugin loads no tokenizer and no
+vocabulary; making a counter does, once in a process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = [
 
 
 def _match(model: ModelRef) -> int:
-    """20 for a model whose encoding is published, else 0."""
+    """Return 20 for a model with a published encoding, else 0."""
     return _certain(model, PUBLISHED)
 
 
 def _match_assumed(model: ModelRef) -> int:
-    """10 for a model that is taken to use the encoding of those before it, else 0."""
+    """Return 10 for a model that is assumed to use its predecessors' encoding, else 0."""
     return _certain(model, ASSUMED)
 
 
@@ -40,9 +40,9 @@ def _certain(model: ModelRef, certainty: int) -> int:
 
 
 def _make(model: ModelRef) -> FastCounter | TiktokenCounter:
-    """The counter for `model`, loaded and checked: the fastest exact one that is here.
+    """Return the counter for `model`, loaded and checked: the fastest exact one that is installed.
 
-    Raises `CounterUnavailable` for a model of no known encoding, and when there is no vocabulary.
+    Raises `CounterUnavailable` for a model without a known encoding, and if its vocabulary is missing.
     """
     known = encoding_of(model.name)
     if known is None:
@@ -54,10 +54,10 @@ def _make(model: ModelRef) -> FastCounter | TiktokenCounter:
 
 
 def counter_in(encoding: str, backend: str | None = None) -> FastCounter | TiktokenCounter:
-    """The counter of an encoding (`o200k_base`, `cl100k_base`, `p50k_base`, `r50k_base`).
+    """Return the counter of an encoding (`o200k_base`, `cl100k_base`, `p50k_base`, `r50k_base`).
 
-    `backend` is `toktok`, `quicktok` or `tiktoken` to have this one and no other, "" for the best one; by
-    default `MEMMAN_TIKTOKEN_BACKEND` says so. Raises `CounterUnavailable` where it is not to be had.
+    `backend` is `toktok`, `quicktok` or `tiktoken` for this one only, "" for the best one; by default it
+    is `MEMMAN_TIKTOKEN_BACKEND`. Raises `CounterUnavailable` if that backend is missing.
     """
     found = backend_for(encoding, backend)
     if found.function is not None:
@@ -69,15 +69,13 @@ def counter_in(encoding: str, backend: str | None = None) -> FastCounter | Tikto
 
 
 def _make_scaled(model: ModelRef) -> ScaledCounter:
-    """The counter for a model of another vendor. Raises `CounterUnavailable` without a vocabulary."""
+    """Return the counter of another vendor's model. Raises `CounterUnavailable` without a vocabulary."""
     return ScaledCounter(counter_in("o200k_base"), framing_of(model).text)
 
 
 @hookimpl
 def memman_token_counters() -> list[CounterSpec]:
-    """Local counters: `tiktoken` and, for their newest, `tiktoken-assumed` for OpenAI's models,
-    `tiktoken-scaled` for other families.
-    """
+    """List `tiktoken` and `tiktoken-assumed` for OpenAI's models, `tiktoken-scaled` for others."""
     return [
         CounterSpec(name="tiktoken", match=_match, factory=_make, accuracy="high"),
         CounterSpec(

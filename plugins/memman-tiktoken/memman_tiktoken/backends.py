@@ -27,7 +27,7 @@ Count = Callable[[str], int]
 
 
 class Backend(NamedTuple):
-    """What counts: its name, its function (None for tiktoken, which needs a vocabulary), and why it."""
+    """A backend: its name, its function (None for tiktoken, which needs a vocabulary), and the reason."""
 
     name: str
     function: Count | None
@@ -55,7 +55,7 @@ _found: dict[tuple[str, str], Backend] = {}
 
 
 def _renew() -> None:
-    """Begin with a free lock: a thread of the parent may have been loading."""
+    """Begin with a free lock: a thread of the parent may have held it."""
     global _lock
     _lock = threading.Lock()
 
@@ -64,10 +64,10 @@ renew_in_child(_renew)
 
 
 def backend_for(encoding: str, wanted: str | None = None) -> Backend:
-    """The backend that counts in `encoding`, checked once in a process.
+    """Return the backend for `encoding`, checked once in a process.
 
-    `wanted` names one and no other, "" the best; by default `MEMMAN_TIKTOKEN_BACKEND` says so. Raises
-    `CounterUnavailable` when the one wanted is not there or does not count right.
+    `wanted` names one only, "" the best; by default it is `MEMMAN_TIKTOKEN_BACKEND`. Raises
+    `CounterUnavailable` if the wanted one is missing or counts wrong.
     """
     if wanted is None:
         wanted = os.environ.get(BACKEND_VARIABLE, "").strip().lower()
@@ -102,7 +102,7 @@ def _choose(encoding: str, wanted: str) -> Backend:
 def _checked(
     name: str, encoding: str, probes: tuple[tuple[str, int], ...]
 ) -> tuple[Count | None, str]:
-    """A backend's `count`, or None and what is wrong with it."""
+    """Return a backend's `count`, or None and its fault."""
     try:
         count = _MAKERS[name](encoding)
         answers = [(text, tokens, count(text)) for text, tokens in probes]
@@ -111,7 +111,7 @@ def _checked(
             return None, f"{name} is not installed"
         return None, f"{name} failed ({error})"
     except BaseException as error:
-        # A stranger's compiled code; a Rust panic is a BaseException, and cannot be imported.
+        # Third-party compiled code; a Rust panic is a BaseException, and cannot be imported.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         return None, f"{name} failed ({type(error).__name__}: {error})"

@@ -1,4 +1,4 @@
-"""Counting in an encoding: ordinary text only, and nothing that a compiled half cannot bear."""
+"""Counting in an encoding: ordinary text only, within the limits of the compiled code."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class TiktokenCounter:
         self._encode = encoding.encode_ordinary
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, exact.
+        """Return the tokens of each text, exact.
 
-        Where a text has over 262,144 whitespace characters in a row, each 262,144 of them may add
-        or take a token. Raises `CounterUnavailable` when tiktoken panics.
+        Each 262,144 whitespace characters in a row may add or remove a token. Raises `CounterUnavailable`
+        if tiktoken panics.
         """
         encode = self._encode
         try:
@@ -56,7 +56,7 @@ class TiktokenCounter:
 
 
 class FastCounter:
-    """The same counts by a faster backend (`backends`), which has no need of chunks.
+    """The same counts by a faster backend (`backends`), without chunks.
 
     A run of whitespace of any length is exact.
     """
@@ -69,7 +69,7 @@ class FastCounter:
         self._count = count
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, exact. Raises `CounterUnavailable` when the backend panics."""
+        """Return the tokens of each text, exact. Raises `CounterUnavailable` if the backend panics."""
         count = self._count
         try:
             try:
@@ -84,19 +84,19 @@ class FastCounter:
 
 
 def fingerprint_of(encoding: str) -> str:
-    """The fingerprint of every counter that counts in `encoding`."""
+    """Return the fingerprint of all counters of `encoding`."""
     return f"tiktoken:{encoding}"
 
 
 def _whole(text: str) -> str:
-    """The text with its surrogates paired or replaced, as tiktoken does it."""
+    """Return the text with its surrogates paired or replaced, as in tiktoken."""
     if not isinstance(text, str):
         raise TypeError(f"a text to count must be a string, not {type(text).__name__}")
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _borne(error: BaseException, backend: str) -> BaseException:
-    """A panic as an error that can be caught; any other error as it is."""
+    """Turn a panic into an error that can be caught; leave other errors."""
     # pyo3 derives its PanicException from BaseException, and it cannot be imported.
     if type(error).__name__ != "PanicException":
         return error
@@ -104,7 +104,7 @@ def _borne(error: BaseException, backend: str) -> BaseException:
 
 
 def _chunks(text: str) -> Iterator[str]:
-    """Parts that together count what the text does, each cut at the first boundary after 64 KB."""
+    """Yield parts whose counts add up to the text's, each cut at the first boundary after 64 KB."""
     start = 0
     while boundary := _BOUNDARY.search(text, start + _CHUNK):
         yield text[start : boundary.start()]
@@ -113,9 +113,9 @@ def _chunks(text: str) -> Iterator[str]:
 
 
 def _bearable(chunk: str) -> Iterator[str]:
-    """The chunk cut inside its overlong runs of whitespace.
+    """Return the chunk cut inside its overlong runs of whitespace.
 
-    At least two characters of a run stay behind its last cut: a word takes the last space along.
+    At least two characters of a run stay behind its last cut: a word includes the last space.
     """
     if len(chunk) <= _WHITESPACE_RUN:
         yield chunk

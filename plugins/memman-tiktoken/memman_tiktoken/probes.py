@@ -141,5 +141,5 @@ _COUNTS: Final[dict[str, tuple[int, ...]]] = {
 
 
 def probes_of(encoding: str) -> tuple[tuple[str, int], ...]:
-    """Texts and their tokens in `encoding`; none for an encoding that no backend here has."""
+    """Return texts and their tokens in `encoding`; none for an encoding without a fast backend."""
     return tuple(zip(_TEXTS, _COUNTS.get(encoding, ()), strict=encoding in _COUNTS))

@@ -25,12 +25,12 @@ class ScaledCounter:
         self._factor = factor
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, rounded; a text of any length costs at least one."""
+        """Return the tokens of each text, rounded; a text costs at least one."""
         factor = self._factor
         counts = self._counter.count_texts(texts)
         return [max(round(count * factor), 1) if count else 0 for count in counts]
 
 
 def match(model: ModelRef) -> int:
-    """2 for a model of a known family, 0 for any other."""
+    """Return 2 for a model of a known family, 0 for any other."""
     return MATCH if model.family and framing_of(model).key != "other" else 0

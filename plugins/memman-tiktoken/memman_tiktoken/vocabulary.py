@@ -46,7 +46,7 @@ _downloads: dict[str, _Download] = {}
 
 
 def _renew() -> None:
-    """Begin with a free lock: a thread of the parent may have been loading."""
+    """Begin with a free lock: a thread of the parent may have held it."""
     global _lock
     _lock = threading.Lock()
     _downloads.clear()
@@ -56,10 +56,9 @@ renew_in_child(_renew)
 
 
 def encoding(name: str) -> Encoding:
-    """The encoding called `name`, loaded once in a process and shared by all who ask.
+    """Return the encoding called `name`, loaded once in a process and shared.
 
-    Raises `CounterUnavailable` when its vocabulary is not on this machine and may not be, or could
-    not be, downloaded.
+    Raises `CounterUnavailable` if its vocabulary is not on this machine and cannot be downloaded.
     """
     known = _loaded.get(name)
     if known is None:
@@ -78,7 +77,7 @@ def _load(name: str) -> Encoding:
 
 
 def _arguments(name: str) -> dict[str, Any]:
-    """What tiktoken's constructor of `name` returns, with the vocabulary read by us."""
+    """Return the result of tiktoken's constructor of `name`, with a vocabulary read here."""
     constructor = import_module("tiktoken_ext.openai_public").ENCODING_CONSTRUCTORS[name]
     if _LOADER not in constructor.__code__.co_names:
         raise CounterUnavailable(
@@ -91,7 +90,7 @@ def _arguments(name: str) -> dict[str, Any]:
 
 
 def _ranks(url: str, expected_hash: str) -> dict[bytes, int]:
-    """The vocabulary of `url` as tokens and their ranks; stands in for `load_tiktoken_bpe`."""
+    """Return the vocabulary of `url` as tokens and their ranks; replaces `load_tiktoken_bpe`."""
     lines = _contents(url, expected_hash).splitlines()
     pairs = (line.split() for line in lines if line)
     return {base64.b64decode(token): int(rank) for token, rank in pairs}
@@ -107,7 +106,7 @@ def _contents(url: str, sha256: str) -> bytes:
 
 
 def _from_cache(url: str) -> bytes | None:
-    """The file of tiktoken's cache, read the way `tiktoken.load.read_file_cached` finds it."""
+    """Return the file in tiktoken's cache, located like `tiktoken.load.read_file_cached`."""
     default = str(Path(tempfile.gettempdir()) / "data-gym-cache")
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
     if not folder:
@@ -120,10 +119,10 @@ def _from_cache(url: str) -> bytes | None:
 
 
 def _download(url: str, sha256: str) -> bytes:
-    """What tiktoken downloads and keeps in its cache, if that is allowed and done in time.
+    """Return tiktoken's download of a vocabulary, if it is allowed and done in time.
 
-    A download that hangs cannot be stopped: it stays the only one, and whoever asks after its
-    deadline is refused at once until it is through.
+    A hanging download cannot be stopped: it stays the only one, and later callers are refused until it
+    ends.
     """
     if os.environ.get(DOWNLOAD_VARIABLE) != "1":
         raise CounterUnavailable(
@@ -150,7 +149,7 @@ def _start_download(url: str, sha256: str) -> _Download:
 
         try:
             contents.set_result(read_file_cached(url, sha256))
-        except Exception as error:  # noqa: BLE001 - handed over to who waits
+        except Exception as error:  # noqa: BLE001 - raised in the waiting thread
             contents.set_exception(error)
 
     # A daemon: the pool of concurrent.futures would make the interpreter's exit wait for it.
