@@ -29,19 +29,8 @@ from memman.session import OnConflict
 
 FORMAT = "memman-jsonl"
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
-_UNLIMITED = ArchiveLimits(
-    **dict.fromkeys(
-        (
-            "file_bytes",
-            "unpacked_bytes",
-            "line_bytes",
-            "records",
-            "entries",
-            "string_bytes",
-        ),
-        2**60,
-    )
-)
+_SIZES = ("file_bytes", "unpacked_bytes", "line_bytes", "records", "entries", "string_bytes")
+_UNLIMITED = ArchiveLimits(**dict.fromkeys(_SIZES, 2**60))
 
 
 def archived_session(path: str) -> str | None:

@@ -112,7 +112,7 @@ def plan(
     keep: int | None,
     as_json: bool,
 ) -> None:
-    """Show what `memman compress` would do to each entry of the session S, or a log. Changes nothing."""
+    """Show what `compress` would do to each entry of S, or of a log."""
     opened = load(session, model, budget)
     _set_window(opened, budget, target, keep)
     _show_plan(opened, target, as_json)
@@ -181,10 +181,10 @@ def undo(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Undo a compression of the session S, which puts the originals back into the window.
+    """Undo a compression of the session S.
 
-    COMPRESSION is an id, a place in the log such as 120, or the id of a summary; default: the newest. The
-    log keeps both, and the originals can be compressed again.
+    The originals are in the window again. COMPRESSION is an id, a place in the log such as 120, or the
+    id of a summary; default: the newest. The log keeps both, and the originals can be compressed again.
     """
     to = target_of(session, output, in_place, as_json)
     opened = load(session, to=to)

@@ -34,8 +34,7 @@ def import_log(
     memory: MemoryManager, log: Log, session_id: str, settings: Mapping[str, Any], most: int
 ) -> None:
     """Import the whole log as a new session. Raises `UnusableError` for more than `most` entries."""
-    records = records_of_log(_at_most(log, most), counter_for(log, memory), settings)
-    state = state_of(session_id, list(enumerate(records, 1)), settings)
+    state = state_of_log(session_id, _at_most(log, most), counter_for(log, memory), settings)
     memory.import_session(state, trust_settings=True)
 
 

@@ -161,9 +161,10 @@ def _is_file(text: str) -> bool:
 @options.json
 @click.pass_context
 def counters(ctx: click.Context, strict: bool, as_json: bool) -> None:
-    """List the token counters: what they count, their accuracy, and why one cannot work here.
+    """List the token counters and their accuracy.
 
-    `memman counters explain MODEL` shows which of them counts for a model, and why.
+    A counter that cannot work here has the reason. `memman counters explain MODEL` shows which of them
+    counts for a model, and why.
     """
     if ctx.invoked_subcommand is not None:
         if strict or as_json:
@@ -261,9 +262,10 @@ def _candidate_row(candidate: Candidate) -> display.Row:
 @click.argument("query", required=False)
 @options.json
 def models(query: str | None, as_json: bool) -> None:
-    """List the limits of models in tokens: all, or those that QUERY names.
+    """List the limits of models in tokens.
 
-    QUERY may be a part of a name, or any spelling of a model: a prefix, an ARN, a fine-tune.
+    All are listed, or those that QUERY names. QUERY may be a part of a name, or any spelling of a
+    model: a prefix, an ARN, a fine-tune.
     """
     found = _models(query)
     if as_json:

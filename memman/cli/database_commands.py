@@ -68,9 +68,10 @@ def sessions(database: str, as_json: bool) -> None:
 def follow(
     database: str, session_id: str | None, after: str, timeout: float | None, as_json: bool
 ) -> None:
-    """Show each record of the database DB, and new ones as they arrive, until Ctrl-C.
+    """Show the records of the database DB as they arrive.
 
-    With --json each is one JSON document on a line of its own.
+    Existing records come first; Ctrl-C ends the command. With --json each is one JSON document on a
+    line of its own.
     """
     check_database(database, "`memman show S` shows a session file")
     memory, _ = existing_database(database)

@@ -177,7 +177,7 @@ def _fault_line(fault: Violation) -> str:
 @click.command()
 @options.json
 def formats(as_json: bool) -> None:
-    """List the formats: which can be read and written, and how many rules each has."""
+    """List the formats, their use and their number of rules."""
     found = [FormatRow(name, True, len(RULES.get(name, ()))) for name in known_formats()]
     found += [FormatRow(form.name, False, 0) for form in IMPORT_FORMATS]
     if as_json:

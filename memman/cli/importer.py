@@ -256,9 +256,10 @@ def _import_session(file: str, target: _Target) -> None:
 @options.limit
 @options.json
 def verify(file: str, as_json: bool) -> None:
-    """Check FILE, an archive or a session document, to its end; "-" reads stdin. Changes nothing.
+    """Check an archive or a session document to its end.
 
-    Every fault of an archive is listed with its line; the exit code is then 3.
+    "-" reads stdin. Nothing is changed. Every fault of an archive is listed with its line;
+    the exit code is then 3.
     """
     name, local = display_name(file), on_disk(file)
     try:

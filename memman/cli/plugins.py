@@ -72,10 +72,11 @@ def plugins(
     into: Path | None,
     as_json: bool,
 ) -> None:
-    """List the installed plugins, including broken ones; check one, or write the beginning of one.
+    """List the installed plugins, check one, or begin one.
 
-    MEMMAN_PLUGINS restricts which are loaded: distributions separated by commas (memman-openai, or
-    memman-openai:openai for one entry point), or empty for none.
+    Broken plugins are listed with their errors. MEMMAN_PLUGINS restricts which are loaded:
+    distributions separated by commas (memman-openai, or memman-openai:openai for one entry point), or
+    empty for none.
     """
     if sum((strict, check is not None, new is not None)) > 1:
         raise click.UsageError("--strict, --check and --scaffold cannot be used together")
