@@ -123,7 +123,7 @@ def is_context_manager(node: ast.stmt) -> bool:
 
 
 def ruff(*arguments: str, text: str) -> str:
-    command = ["ruff", *arguments, "--stdin-filename", str(TARGET), "-"]
+    command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(TARGET), "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT)
     return done.stdout
 

@@ -305,6 +305,7 @@ def test_every_module_and_public_definition_is_documented(name):
 NOT_AWAITED = {"follow", "on"}  # an iterator, and a plain method
 
 
+@pytest.mark.package("ruff")
 def test_sync_manager_is_generated_from_async_methods():
     """Signatures, docstrings and order are the same because a script writes them."""
     script = PACKAGE.parent / ".ci/generate_sync.py"

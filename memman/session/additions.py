@@ -10,7 +10,7 @@ from memman import events
 from memman.entries import NO_JSON, Entry, NewEntry, TokenCount, entry_of
 from memman.errors import IdConflict
 from memman.records import Added, Deleted
-from memman.session.log import SessionLog
+from memman.session.log import SessionLog, repeated_id
 from memman.session.outbox import Outbox
 from memman.session.shared import Shared
 
@@ -64,7 +64,7 @@ class Additions:
             await self._prepare(entries)
             records = self._records(entries)
             if len({record.id for record in records}) < len(records):
-                raise _same_id_again(records[0].id)
+                raise repeated_id(records[0].id)
             appended = await log.append(records)
             if appended.fresh < len(records):
                 await self._check_ours(records)
@@ -125,7 +125,7 @@ class Additions:
         for record in records:
             entry = stored.get(record.id)
             if entry is None or not _is_written(entry, record.entry):
-                raise _same_id_again(record.id)
+                raise repeated_id(record.id)
 
     async def _added_before(self, entry: Entry) -> Entry:
         """Return the entry that was added under this id before, if it is the same."""
@@ -166,10 +166,6 @@ class Additions:
 def _is_unnamed(entry: Entry) -> bool:
     """Return whether an entry is a result that takes its name from its call."""
     return entry.name is None and entry.type == "tool_result"
-
-
-def _same_id_again(entry_id: str) -> IdConflict:
-    return IdConflict(f"new_id gave {entry_id!r} twice; ids must be unique. Nothing was changed")
 
 
 def _labelled(new_entry: NewEntry, labels: Mapping[str, str]) -> NewEntry:

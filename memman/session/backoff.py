@@ -196,6 +196,12 @@ class Backoff:
         """Keep the reason of the last compression's result."""
         self.last_reason = reason
 
+    @property
+    def is_new(self) -> bool:
+        """Whether there is nothing to remember: no compression was tried."""
+        tried = self._summarizer or self._stages or self._prepared_at or self._yielded_at
+        return not (tried or self.last_reason)
+
     def leave(self, progress: Progress) -> None:
         """Note the session's progress when it is evicted."""
         self._left_at = progress

@@ -138,7 +138,9 @@ class SessionCache:
         with self._moving:
             self._evicted[session.id] = session
             self._live.pop(session.id, None)
-        self._backoffs[session.id] = session.leave()
+        backoff = session.leave()
+        if not backoff.is_new:
+            self._backoffs[session.id] = backoff
         if len(self._backoffs) > _MOST_BACKOFFS:
             self._backoffs.popitem(last=False)
         opened.outbox.notify(events.SessionEvicted(session_id=session.id))

@@ -10,7 +10,7 @@ import msgspec
 
 from memman import events
 from memman.display import did_you_mean
-from memman.errors import MemmanError, SessionNotFound, StoreConflict
+from memman.errors import IdConflict, MemmanError, SessionNotFound, StoreConflict
 from memman.log import LogState, Unfolding, own_count, places_for_commit
 from memman.protocols import Appended
 from memman.records import (
@@ -275,6 +275,8 @@ class SessionLog:
                 nonce=self._shared.new_nonce(),
                 settings=self.resolved.observed,
             )
+            if opening.id == records[0].id:
+                raise repeated_id(opening.id)
             opened = self._append((opening, *records), named, expect_head=self.window.head)
             try:
                 appended = await complete(opened)
@@ -384,3 +386,8 @@ def no_session(session_id: str, known: Iterable[str] = ()) -> SessionNotFound:
     return SessionNotFound(
         f"there is no session {session_id!r}{hint} an add_* method or import_session creates one"
     )
+
+
+def repeated_id(entry_id: str) -> IdConflict:
+    """Return the error for an id that `new_id` made twice."""
+    return IdConflict(f"new_id gave {entry_id!r} twice; ids must be unique. Nothing was changed")

@@ -32,6 +32,7 @@ from memman.errors import MemmanError
 from memman.formats.text import _parse_text
 from memman.protocols import SummaryReply, SummaryRequest
 
+pytestmark = pytest.mark.package("memman_mistral")  # the patterns of every plugin are tried
 _REQUEST = SummaryRequest(prompt="p", entries=(), previous_summary=None, target_tokens=10)
 _ROOT = Path(__file__).parents[2]
 _METHODS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
