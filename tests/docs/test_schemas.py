@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
+from generate_schemas import ANSWERS, file_content, schemas
 from jsonschema import Draft202012Validator
 
 from memman import MemoryManager
 from memman.cli import answers
 from memman.cli.app import COMMANDS, memman
-from scripts.schemas import ANSWERS, file_content, schemas
 from tests.docs.pages import DOCS, links
 
 FOLDER = DOCS / "reference/schemas"
@@ -99,7 +99,7 @@ def faults(name: str, document: Any) -> list[str]:
 def test_schema_files_match_the_code() -> None:
     files = {file.stem: file.read_bytes() for file in FOLDER.glob("*.json")}
     assert files == {name: file_content(schema) for name, schema in SCHEMAS.items()}, (
-        "run python -m scripts.schemas docs/reference/schemas"
+        "run python .ci/generate_schemas.py docs/reference/schemas"
     )
 
 

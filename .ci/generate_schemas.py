@@ -1,6 +1,6 @@
 """Write the JSON Schemas of the session document, its records, and the answers of commands.
 
-    python -m scripts.schemas docs/reference/schemas
+    python .ci/generate_schemas.py docs/reference/schemas
 
 The schemas are made from the types; a test fails if the files are stale.
 """
