@@ -1,4 +1,4 @@
-"""One test through either manager: the same calls, awaited where they must be."""
+"""Run one test through either API; `await` calls of the async one."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SMALL = {
 
 
 def words(text: str) -> int:
-    """The counter of these tests: a word is a token."""
+    """A counter for these tests: a word is a token."""
     return len(text.split())
 
 
 class SyncUse:
-    """A `MemoryManager` with a clock that stands still and a scripted summarizer."""
+    """A `MemoryManager` with a fixed clock and a scripted summarizer."""
 
     manager: Any = MemoryManager
     script: Any = ScriptedSummarizer
@@ -48,24 +48,24 @@ class SyncUse:
 
     @property
     def core(self) -> Core:
-        """The inside of the manager."""
+        """The core of the manager."""
         return self.memory._core
 
     @property
     def asked(self) -> int:
-        """How often the summarizer was asked."""
+        """The number of the summarizer's calls."""
         return len(self.scripted.requests)
 
     def gate(self) -> Any:
-        """An event that a `Delayed` of this api waits for."""
+        """Return an event that a `Delayed` of this API waits for."""
         return threading.Event()
 
     def do(self, verb: str, *args: Any, session: str = SESSION, **keywords: Any) -> Any:
-        """A verb of a session."""
+        """Call a method of the manager."""
         return getattr(self.memory, verb)(session, *args, **keywords)
 
     def begin(self, verb: str, *args: Any, **keywords: Any) -> Callable[[], Any]:
-        """Begins a verb beside this thread; what waits for its answer or raises its error."""
+        """Call a method in the background; return a function for its result or error."""
         outcome: list[Any] = []
 
         def run() -> None:
@@ -87,30 +87,30 @@ class SyncUse:
         return answer
 
     def until(self, met: Callable[[], bool]) -> None:
-        """Lets others work until something is so."""
+        """Let other workers run until a condition holds."""
         deadline = time.monotonic() + PATIENCE
         while not met():
-            assert time.monotonic() < deadline, "it never came to be"
+            assert time.monotonic() < deadline, "the condition did not hold in time"
             time.sleep(0.001)
 
     def a_while(self) -> None:
-        """Lets others work who should have nothing to do."""
+        """Let other workers run that should have no work."""
         time.sleep(0.02)
 
     def swap(self, summarizer: Any) -> None:
-        """Gives the manager another summarizer."""
+        """Replace the manager's summarizer."""
         self.memory.set_summarize_callback(summarizer)
 
     def close(self) -> None:
-        """Closes the manager."""
+        """Close the manager."""
         self.memory.close()
 
     def end(self) -> None:
-        """Frees what the api holds."""
+        """Free the resources of the API."""
 
 
 class AsyncUse(SyncUse):
-    """An `AsyncMemoryManager` in a loop of its own."""
+    """An `AsyncMemoryManager` in its own event loop."""
 
     manager = AsyncMemoryManager
     script = AsyncScriptedSummarizer
@@ -137,7 +137,7 @@ class AsyncUse(SyncUse):
     def until(self, met: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
         while not met():
-            assert time.monotonic() < deadline, "it never came to be"
+            assert time.monotonic() < deadline, "the condition did not hold in time"
             self._run(asyncio.sleep(0))
 
     def a_while(self) -> None:

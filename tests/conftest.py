@@ -13,8 +13,8 @@ HERE = Path(__file__).resolve().parent
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-# Their budgets are a few words, less than the framing of a few messages: their trigger counts the
-# entries alone until a context was built. test_overhead.py tests the framing.
+# Their budgets are a few words, less than the framing of a few messages. So their trigger counts
+# only the entries until a context was built. test_overhead.py tests the framing.
 IN_WORDS = frozenset(
     {
         "docs/test_come_from.py",

@@ -12,7 +12,7 @@ from memman_postgres import PostgresStore
 
 from memman.stores import MemoryStore, SQLiteStore
 
-# Processes are killed here, not machines, so waiting for the disk only makes a test slow.
+# Tests kill processes, not machines; waiting for the disk would only make them slow.
 _QUICK = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - a folder of its own is made in it
 
 
@@ -26,7 +26,7 @@ class Kind(Protocol):
 
 
 class InMemory:
-    """Logs in this process; another store on them is the same store."""
+    """Stores in memory; another store on the logs is the same object."""
 
     url = ""
 
@@ -42,7 +42,7 @@ class InMemory:
 
 
 class InFile:
-    """A file of SQLite in a folder of its own."""
+    """A SQLite file in its own folder."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(dir=_QUICK)

@@ -1,4 +1,4 @@
-"""JSON data with random changes, as a bug, a proxy or a hand-written fixture makes them."""
+"""JSON data with random changes, like those of a bug, a proxy or a hand-written fixture."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Path = tuple[Any, ...]
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
-    """A place in JSON data."""
+    """A path in JSON data."""
     yield path
     if isinstance(value, dict):
         for key in value:

@@ -17,7 +17,7 @@ from memman.records import (
 
 
 class Oracle:
-    """The fold of a log. Raises `AssertionError` for a record that must not be there."""
+    """The fold of a log. Raise `AssertionError` for an invalid record."""
 
     def __init__(self) -> None:
         self.head = 0

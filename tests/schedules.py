@@ -1,6 +1,6 @@
 """Schedules of concurrent workers: each call of a port and each wait for a lock ends a worker's turn.
 
-So a schedule is a list of numbers: Hypothesis draws it, shrinks it, and it runs the same again. In the
+So a schedule is a list of numbers: Hypothesis draws it, shrinks it, and repeats it exactly. In the
 sync API every worker is a thread, one of which runs at a time; in the async API a task.
 """
 
@@ -81,7 +81,7 @@ class Threads:
     manager: Any = MemoryManager
 
     def run(self, schedule: list[int], works: list[Callable[[], Any]]) -> None:
-        """Run the workers to their ends. Raises a worker's error."""
+        """Run the workers to their ends. Raise a worker's error."""
         back = threading.Semaphore(0)
         workers = [_Thread(work, back) for work in works]
         for pick in picks(schedule):

@@ -25,14 +25,14 @@ Turn = Callable[[MemoryManager, int], None]
 
 
 def final_answer(memory: MemoryManager, turn: int) -> None:
-    """A turn that ends by a tool call without a result."""
+    """Add a turn that ends with a tool call without a result."""
     memory.add_user_message(S, f"question {turn} about the report and the data of week {turn}")
     text = f"The answer to question {turn} is that " + "the data show a clear trend " * 20
     memory.add_tool_call(S, "final_answer", {"text": text}, call_id=f"d{turn}")
 
 
 def interrupted(memory: MemoryManager, turn: int) -> None:
-    """A turn; every third is interrupted before its call is answered."""
+    """Add a turn; every third is interrupted before its call has a result."""
     memory.add_user_message(S, f"please do thing {turn}")
     memory.add_tool_call(S, "shell", {"cmd": f"sleep {turn}"}, call_id=f"d{turn}")
     if turn % 3:
@@ -58,7 +58,9 @@ def test_400_turns_with_open_calls_are_never_refused(turn: Turn, background: boo
                 if number % 40 == 0:
                     assert_valid(memory)
         added = memory.get_stats(S).total_tokens
-        room = 4_000 * (0.8 if background else 1)  # prepared at four fifths of the room
+        room = 4_000 * (
+            0.8 if background else 1
+        )  # compressed in advance at four fifths of the room
         assert len(heard) <= added / room + 1
 
 
@@ -100,7 +102,7 @@ def newest_question(entries: list[Entry]) -> Entry:
 
 
 def assert_asked(context: Context, question: Entry, largest: int) -> None:
-    """The question is in the context; whole, unless it is larger than an entry should be."""
+    """Assert that the context has the question, whole unless it is over the limit of an entry."""
     said = [part for message in context.messages if message["role"] == "user"
             for part in _texts(message["content"])]  # fmt: skip
     text = question.text

@@ -376,11 +376,12 @@ def prose(source: str) -> str:
     return "\n".join(parts)
 
 
-def test_docstrings_and_comments_are_plain():
-    folder = Path(memman.__file__).parent
+@pytest.mark.parametrize("folder", ["memman", "tests"])
+def test_docstrings_and_comments_are_plain(folder):
+    root = Path(memman.__file__).parents[1]
     texts = {
-        path.relative_to(folder): prose(path.read_text(encoding="utf-8"))
-        for path in folder.rglob("*.py")
+        path.relative_to(root): prose(path.read_text(encoding="utf-8"))
+        for path in (root / folder).rglob("*.py")
     }
     words = sum(len(text.split()) for text in texts.values())
     for pattern, most in RARE.items():

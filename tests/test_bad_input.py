@@ -1,4 +1,4 @@
-"""Bad input is a typed error that names the culprit, and nothing has changed afterwards."""
+"""Bad input raises a typed error that names it, and changes nothing."""
 
 import asyncio
 import copy
@@ -49,7 +49,7 @@ def manager(**given: Any) -> MemoryManager:
 
 
 def conversation(**given: Any) -> MemoryManager:
-    """A session with a message, a pinned one, a call and its result, and a compression."""
+    """Fill a session with a message, a pinned one, a call and its result, and a compression."""
     memory = manager(**given)
     memory.add_user_message("s", "begin", pinned=True, id="pinned")
     for number in range(20):
@@ -66,7 +66,7 @@ def refused(
     act: Callable[[MemoryManager], Any],
     memory: MemoryManager | None = None,
 ) -> None:
-    """Acting raises `error` whose message has `named`, and every session is as before."""
+    """Assert that the call raises `error`, its message has `named`, and every session is unchanged."""
     memory = memory or conversation()
     before = [memory.export_session(name) for name in memory.list_sessions()]
     with pytest.raises(error) as raised:
@@ -81,7 +81,7 @@ class FirstWords:
         return SummaryReply(text=request.prompt[:40])
 
 
-# ---------------------------------------------------------------- what is not there
+# ---------------------------------------------------------------- missing sessions and entries
 
 READING: dict[str, Callable[[MemoryManager, Any], Any]] = {
     "build_context": lambda memory, name: memory.build_context(name),
@@ -190,7 +190,7 @@ def test_ids_of_255_bytes_and_any_script_are_taken() -> None:
 
 
 class Text(str):
-    """A library's own kind of string, as documents and templates hand them out."""
+    """A library's own subclass of str, as in documents and templates."""
 
     __slots__ = ()
 
@@ -199,7 +199,7 @@ class Text(str):
 
 
 class Name(StrEnum):
-    """Names as applications write them down."""
+    """Enum members for names, as applications define them."""
 
     USER = "user"
     MODEL = "gpt-4o"
@@ -561,7 +561,7 @@ def test_too_small_budget_error_names_the_protected_entries() -> None:
     assert f"pinned {keep} user message (500)" in str(error)
     assert "unpin entries" in str(error)
     assert memory.export_session("s") == before
-    # What it says is needed is enough.
+    # The amount in the message is enough.
     assert memory.build_context("s", budget=error.required).tokens.tokens <= error.required
 
 
@@ -569,7 +569,7 @@ def test_too_small_budget_error_names_the_protected_entries() -> None:
 def test_a_context_is_never_trimmed_to_nothing(format: str) -> None:
     memory = manager()
     memory.add_user_message("s", "big " * 1000)
-    memory.add_assistant_message("s", ())  # the newest, which stays, and which no provider is shown
+    memory.add_assistant_message("s", ())  # the newest, which stays, and which no provider receives
     with pytest.raises(BudgetExceeded) as raised:
         memory.build_context("s", budget=30, format=format)
     assert memory.build_context("s", budget=raised.value.required, format=format).messages
@@ -663,7 +663,7 @@ def test_summarizer_that_returns_a_coroutine_falls_back(
 
 
 @pytest.mark.filterwarnings(
-    "ignore:coroutine .* was never awaited:RuntimeWarning",  # it is not ours to await or to close
+    "ignore:coroutine .* was never awaited:RuntimeWarning",  # the caller awaits or closes it
     "ignore::pytest.PytestUnraisableExceptionWarning",
 )
 def test_counter_that_returns_a_coroutine_falls_back() -> None:
@@ -697,7 +697,7 @@ def test_an_async_counter_is_refused_by_the_async_manager_too() -> None:
             AsyncMemoryManager(counter=counter)
 
 
-# ---------------------------------------------------------------- ports that are none
+# ---------------------------------------------------------------- objects without the methods of a protocol
 
 
 @pytest.mark.parametrize(
@@ -715,7 +715,7 @@ def test_a_model_given_as_the_store_is_refused_and_makes_no_file(
     with pytest.raises(InvalidInput, match=r"'gpt-4\.1' is a model, .* write model='gpt-4\.1'"):
         MemoryManager("gpt-4.1")
     assert list(tmp_path.iterdir()) == []
-    for named in ("./gpt-4.1", "chat", "gpt-5.db"):  # a file, and one that nobody sells as a model
+    for named in ("./gpt-4.1", "chat", "gpt-5.db"):  # a file, and a name that is not a model's
         MemoryManager(named).close()
     MemoryManager("gpt-4.1").close()  # by now it is the file
 
@@ -1050,7 +1050,7 @@ def document() -> dict[str, Any]:
 
 
 def imported(state: Any, problem: str) -> None:
-    """Importing raises a `StateError` that names the problem, and no session is there."""
+    """Assert that the import raises a `StateError` that names the problem, and adds no session."""
     memory = manager()
     with pytest.raises(StateError) as raised:
         memory.import_session(state)

@@ -215,7 +215,7 @@ def test_reason_names_entries_above_the_target() -> None:
 
 
 def undone(make: Callable[[], MemoryManager]) -> MemoryManager:
-    """A session over its limit whose automatic compression was undone."""
+    """Return a session over its limit whose automatic compression was undone."""
     memory = make()
     with record_events(memory, [CompressionResult]) as heard:
         number = 0

@@ -1,4 +1,4 @@
-"""Many writers on one session, and interruptions at any moment: acknowledged entries are there, once."""
+"""Many writers on one session, and interruptions at any moment: each acknowledged entry is kept once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def log_of(store: MemoryStore) -> list[tuple[int, Record]]:
 
 
 def assert_log_and_window_agree(store: MemoryStore, active: list[Any]) -> None:
-    """The live window is the fold of the log, in order, with its pins, and the store's own window."""
+    """Assert that the live window is the fold of the log, with its pins, and the store's own window."""
     log = log_of(store)
     assert [seq for seq, _ in log] == list(range(1, len(log) + 1)), "the log has gaps"
     folded = History.of(log)
@@ -66,7 +66,7 @@ def assert_log_and_window_agree(store: MemoryStore, active: list[Any]) -> None:
 
 
 def assert_acknowledged_once(store: MemoryStore, acknowledged: list[list[str]]) -> None:
-    """Every acknowledged text is in the log once, and those of a writer in its order."""
+    """Assert that the log has every acknowledged text once, and each writer's texts in order."""
     logged = [record for _, record in log_of(store) if isinstance(record, Added)]
     texts = [record.entry.text for record in logged if record.entry.text]  # or it was deleted
     places = {text: number for number, text in enumerate(texts)}
@@ -113,7 +113,7 @@ LOGGED = [
 
 @contextmanager
 def quick_switches() -> Iterator[None]:
-    """Threads take turns as often as they can."""
+    """Let threads take turns as often as they can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
@@ -167,7 +167,7 @@ def test_concurrent_threads_lose_no_entry(exclusive):
                     case "read":
                         memory.build_context(SESSION)
             except MemmanError:
-                time.sleep(0)  # nothing to undo, or no session yet: defined answers
+                time.sleep(0)  # nothing to undo, or no session yet: expected errors
 
     with (
         quick_switches(),
@@ -190,7 +190,7 @@ def test_concurrent_threads_lose_no_entry(exclusive):
 
 
 class AwaitedStore:
-    """A store in memory that lets others run before and after everything it does."""
+    """A store in memory that lets other workers run before and after each call."""
 
     blocking = False
 
@@ -266,7 +266,7 @@ SCRIPTS = st.lists(
 )
 SCHEDULES = st.lists(st.integers(0, 5) | st.integers(CANCEL, CANCEL + 4), max_size=120)
 SCHEDULED = settings(max_examples=examples(250), suppress_health_check=list(HealthCheck))
-# A store that is wrong must be found each time: among the same examples.
+# The same examples each time, because each wrong store must be found.
 HUNT = settings(
     SCHEDULED, max_examples=250, phases=[Phase.generate], derandomize=True, database=None,
     print_blob=False, report_multiple_bugs=False,
@@ -343,11 +343,11 @@ class Meeting:
 
     @property
     def open(self) -> list[Any]:
-        """The managers that are open."""
+        """Return the open managers."""
         return [memory for memory in self.managers if memory not in self.closed]
 
     def check(self) -> None:
-        """The checks at the end."""
+        """Check the results of the schedule."""
         log = log_of(self.inner)
         Oracle.of(log).assert_represented_once()
         for memory in self.open:
@@ -392,7 +392,7 @@ def held_after(
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Locks of the sync runtime give others a turn."""
+    """Locks of the sync runtime that end the turn of a worker."""
     monkeypatch.setattr("memman.runtime.SyncRuntime.lock", lambda api: TurnLock())
 
 
@@ -410,7 +410,7 @@ def test_tasks_during_a_summary_keep_every_entry_once(schedule, scripts, backgro
 
 
 class WithoutEpochCheck(MemoryStore):
-    """Takes a commit on whatever shape."""
+    """A store that accepts a commit on any epoch."""
 
     def commit(self, session_id: str, epoch: int, *args: Any, **keywords: Any) -> Any:
         state = self.state(session_id)
@@ -436,7 +436,7 @@ def test_the_schedules_catch_a_store_without_an_epoch_check(api):
 
 @contextmanager
 def alarms_interrupt() -> Iterator[Callable[[float], None]]:
-    """Gives a function that sets the moment of the next KeyboardInterrupt; 0 calls it off."""
+    """Return a function that sets the moment of the next KeyboardInterrupt; 0 cancels it."""
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
 
     def arm(seconds: float) -> None:
@@ -481,7 +481,7 @@ def _some_verb(memory: MemoryManager, rng: random.Random, text: str) -> str | No
             case "configure":
                 memory.update_config(SESSION, recent_window=rng.randint(0, 3))
     except MemmanError:
-        return None  # nothing to undo, pinned: defined answers
+        return None  # nothing to undo, pinned: expected errors
     return None
 
 
@@ -496,7 +496,7 @@ def test_interruption_leaves_equal_state_and_no_lock(exclusive):
     numbers = itertools.count(1)
     with alarms_interrupt() as arm:
         while left:
-            # A new session now and then: the check after each interruption reads the whole log.
+            # A new session now and then, because the check after each interruption reads the whole log.
             store = MemoryStore()
             memory = MemoryManager(
                 store, config=CONFIG, counter=words, summarizer=lambda prompt: "short",
@@ -515,7 +515,7 @@ def test_interruption_leaves_equal_state_and_no_lock(exclusive):
 
 
 def _tell_of_what_was_never_begun() -> None:
-    """Collects coroutines here, where Python may warn of them, and not in a later test."""
+    """Collect coroutines here, so that a warning about them does not hit a later test."""
     gc.collect()
 
 
@@ -532,7 +532,7 @@ def _work(
     by a `try` around the loop (CPython's issue 130279).
     """
     while True:
-        # Again and again: Python swallows an exception that strikes in a destructor.
+        # Repeated, because Python swallows an exception in a destructor.
         arm(rng.uniform(0.00005, 0.002))
         until = time.monotonic() + 0.02
         while time.monotonic() < until:
@@ -542,7 +542,7 @@ def _work(
 
 
 def _assert_free(memory: MemoryManager) -> None:
-    """Another thread gets through at once: no lock was left behind."""
+    """Assert that another thread can use the manager: all locks are free."""
     answered: list[Any] = []
     thread = threading.Thread(
         target=lambda: answered.append(memory.compress(SESSION, target_tokens=2_000)), daemon=True
@@ -562,11 +562,11 @@ def _assert_all_there(store: MemoryStore, acknowledged: list[str]) -> None:
 
 
 class Struck(Exception):
-    """An interruption struck as scheduled."""
+    """The error of a scheduled interruption."""
 
 
 class Heard:
-    """The kinds of the log events that a manager emitted."""
+    """Return the kinds of the log events that a manager emitted."""
 
     def __init__(self, memory: MemoryManager) -> None:
         self.kinds: list[str] = []
@@ -725,7 +725,7 @@ async def _some_awaited_verb(
             case "configure":
                 await memory.update_config(SESSION, recent_window=rng.randint(0, 3))
     except MemmanError:
-        return  # nothing to undo, pinned: defined answers
+        return  # nothing to undo, pinned: expected errors
 
 
 # ---------------------------------------------------------------- forks

@@ -1,4 +1,4 @@
-"""The settings: where they come from, which wins, and that none of them is ignored."""
+"""The settings: their sources, their precedence, and an effect of each."""
 
 import re
 import threading
@@ -302,7 +302,7 @@ def test_a_range_is_told_in_figures_that_can_be_typed() -> None:
         MemoryConfig(target_ratio=0.0)
 
 
-# ---------------------------------------------------------------- none of them is ignored
+# ---------------------------------------------------------------- every setting has an effect
 
 
 def test_max_tokens_is_obeyed() -> None:
@@ -323,7 +323,7 @@ def test_trigger_ratio_is_obeyed() -> None:
 
 
 def automatic(entries: int, **settings: Any) -> list[CompressionResult]:
-    """The automatic compressions while so many entries of 100 tokens are added."""
+    """Return the automatic compressions while so many entries of 100 tokens are added."""
     memory = manager(**settings)
     results: list[CompressionResult] = []
     memory.on("compressed", results.append)
@@ -388,7 +388,7 @@ def test_max_entry_ratio_is_the_first_clipping_size() -> None:
             fill(memory, 1, tokens)
         memory.compress("s")
         left.append([entry.token_count.tokens for entry in memory.get_active_entries("s")])
-    # A low share: both give what is over. A high one: each gives only down to the share.
+    # With a low share, both give their excess. With a high one, each gives down to the share.
     for [*older, newest], most in zip(left, (600, 900), strict=True):
         assert most * 0.9 <= min(older) <= max(older) <= most
         assert newest == 300
@@ -460,7 +460,7 @@ def test_a_change_of_settings_takes_no_other_threads_back(monkeypatch: Any) -> N
     plain, others = resolver.limits, []
 
     def limits(model: str | None) -> Any:
-        if not others:  # the change under way is being checked
+        if not others:  # the pending change is being checked
             others.append(threading.Thread(target=lambda: memory.update_config(max_entries=77)))
             others[0].start()
             others[0].join(0.2)
@@ -485,7 +485,7 @@ def test_settings_changed_during_loading_apply_next(
         found = plain(*settings)
         if not taken:
             taken.append(found)
-            memory.update_config(max_entries=77)  # as another thread would
+            memory.update_config(max_entries=77)  # like another thread
         return found
 
     memory.update_config(max_entries=60)

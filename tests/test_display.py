@@ -1,4 +1,4 @@
-"""A value that has no repr of its own is told of, and the error is the one that any other value gets."""
+"""Values without a valid repr appear in errors by their type; the error's type stays the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Silent:
         raise ZeroDivisionError("no words for it")
 
 
-@functools.cache  # to make one takes longer than most of what it is given to
+@functools.cache  # its repr takes longer than most calls
 def deep(levels: int = 100_000) -> list[Any]:
     made: list[Any] = []
     for _ in range(levels):
@@ -38,7 +38,7 @@ ODD: dict[str, Callable[[], Any]] = {
     "a list of those": lambda: [Silent()],
     "a number too long": lambda: 10**5_000,
 }
-LARGE = ["x" * 1_000_000] * 1_000_000  # a terabyte, if it were shown
+LARGE = ["x" * 1_000_000] * 1_000_000  # a terabyte as a repr
 odd = pytest.mark.parametrize("kind", ODD)
 
 
@@ -163,7 +163,7 @@ def test_no_message_of_a_format_breaks_the_error_about_it(form: Any, kind: str) 
                 assert len(str(error)) < 2_000  # noqa: PT017 - some formats take some of them
 
 
-# ------------------------------------------------------------ errors of strangers
+# ------------------------------------------------------------  third-party errors
 
 
 class Mute(Exception):
@@ -233,7 +233,7 @@ def test_any_error_of_a_plugin_leaves_a_storable_record(
     with whose(ERRORS[kind]()) as memory:
         for number in range(20):
             memory.add_user_message("s", f"Question {number}: " + "please explain. " * 20)
-        for _ in range(2):  # the second time the record says why the summarizer is paused
+        for _ in range(2):  # the second time the record has the reason of the pause
             assert memory.compress("s", target_tokens=800).compression_id is not None
             memory.undo_compression("s")
         document = memory.export_session("s").to_json()

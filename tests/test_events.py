@@ -1,4 +1,4 @@
-"""Events: told after the commit, in log order, each receiver in its own guard."""
+"""Events are emitted after the commit, in log order, and each receiver has its own guard."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ def manager(**settings: Any) -> MemoryManager:
 
 
 class Heard:
-    """Receives signals of one sender and keeps what came, in order."""
+    """Collect the events of one sender, in order."""
 
     def __init__(self, sender: Any, *signals: Any) -> None:
         self.events: list[Any] = []
@@ -181,7 +181,7 @@ def test_an_interruption_in_a_receiver_costs_the_others_nothing() -> None:
 
     def hear(number: int, text: str) -> None:
         heard.append((number, text))
-        if len(heard) == 1:  # whoever is told first
+        if len(heard) == 1:  # the first receiver
             raise KeyboardInterrupt
 
     receivers = [
@@ -210,7 +210,7 @@ def test_sync_manager_skips_async_receivers_with_a_log_line(
         events.entry_added.connected_to(receive, sender=memory),
     ):
         memory.add_user_message("s", "x")
-    gc.collect()  # a coroutine that was never closed would warn here
+    gc.collect()  # an unclosed coroutine would warn here
     assert ran == []
     assert "AsyncMemoryManager" in caplog.text
 
@@ -249,10 +249,10 @@ def test_a_cancelled_verb_costs_no_receiver_its_events() -> None:
             heard = Heard(memory, events.entry_added)
             cancelled = asyncio.create_task(memory.add_user_message("s", "one"))
             await asyncio.sleep(0.01)
-            await memory.add_user_message("s", "two")  # told by who is at it
+            await memory.add_user_message("s", "two")  # emitted by the running call
             cancelled.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await cancelled  # at once: a receiver that hangs holds up nobody who is cancelled
+                await cancelled  # at once: a hanging receiver delays no cancelled call
             assert not slow
             gate.set()
             await memory.close()
@@ -474,7 +474,7 @@ def test_on_refuses_a_callback_of_another_signature() -> None:
 
 def test_on_refuses_an_async_callback_in_the_sync_manager() -> None:
     async def callback(event: Any) -> None:
-        """Never called."""
+        """Fail: this receiver is never called."""
 
     with pytest.raises(AsyncPortRefused, match="AsyncMemoryManager"):
         manager().on("compressed", callback)
@@ -512,7 +512,7 @@ def test_signals_of_other_libraries_do_not_reach_receivers() -> None:
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Any:
-    """The log, of a process that has warned of nothing yet."""
+    """Return the log records of a process that has not warned yet."""
     monkeypatch.setattr(events, "_warned", set())
     caplog.set_level(logging.WARNING, logger="memman.events")
     return caplog
@@ -547,7 +547,7 @@ def test_wrong_signature_is_one_warning_and_no_error_per_event(warned: Any) -> N
     memory = manager()
 
     def receive(sender: Any, e: Any) -> None:
-        """Never called: blinker passes the event by name."""
+        """Fail: blinker passes the event by name."""
 
     for _ in range(2):
         events.entry_added.connect(receive)

@@ -1,4 +1,4 @@
-"""One list of line ends and of characters that nobody sees, in everything that neutralizes text."""
+"""Line ends and invisible characters have one list for everything that neutralizes text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memman.entries import Entry, neutralised
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
 REPORT = Path(memman.__file__).parent / "report" / "page" / "text.js"
-# Fillers, joiners, selectors and tags that are no format characters.
+# Fillers, joiners, selectors and tags that are not format characters.
 IGNORABLE = [
     "\u034f",
     "\u115f",

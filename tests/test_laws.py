@@ -91,7 +91,7 @@ def words(text: str) -> int:
 
 
 class Crashed(BaseException):
-    """The end of a process, at a write."""
+    """The simulated end of a process, at a write."""
 
 
 class Racing:
@@ -148,23 +148,23 @@ class RacingAwaited(Racing):
 
 
 class RacingStore(Racing, MemoryStore):
-    """In memory."""
+    """A world in memory."""
 
 
 class RacingFile(Racing, SQLiteStore):
-    """In a SQLite file."""
+    """A world in a SQLite file."""
 
 
 class RacingPostgres(Racing, PostgresStore):
-    """In PostgreSQL."""
+    """A world in PostgreSQL."""
 
 
 class RacingAsyncPostgres(RacingAwaited, AsyncPostgresStore):
-    """In PostgreSQL, without threads."""
+    """A world in PostgreSQL, without threads."""
 
 
 class Summarizer:
-    """Repeats the marks in its material, or misbehaves; another operation may run during the call."""
+    """A summarizer that repeats marks or misbehaves; another operation may run during the call."""
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
         self.mode = "echo"
@@ -946,7 +946,7 @@ LawsTest = Laws.TestCase
 LawsTest.settings = PROFILE
 
 
-# ---------------------------------------------------------------- the laws can fail
+# ---------------------------------------------------------------- broken stores are found
 
 
 class WithoutEpochCheck:

@@ -1,4 +1,4 @@
-"""Small inputs that would grow without bound, and large ones, are refused at once by a typed error."""
+"""Inputs that grow without bound, and large ones, are refused at once by a typed error."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Tokens(int):
 
 
 class Level(enum.IntEnum):
-    """Another subclass."""
+    """Another subclass of int."""
 
     SOME = 5
 

@@ -1,4 +1,4 @@
-"""How many sessions are in this process: bounded, and nothing is lost by it."""
+"""The number of sessions in memory is bounded, and unloading loses nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_evicted_session_in_use_stays_unique() -> None:
     begun: list[str] = []
 
     def count(text: str) -> int:
-        if text == "second" and not begun:  # counted before the session is at work
+        if text == "second" and not begun:  # counted before the session is in use
             begun.append(text)
             other = threading.Thread(target=between)
             other.start()
@@ -98,7 +98,7 @@ def test_expired_session_is_evicted_at_the_next_open() -> None:
     memory.add_user_message("used", "x")
     clock.advance(timedelta(seconds=90))
     memory.add_user_message("used", "y")
-    for number in range(32):  # it is looked at every so many openings
+    for number in range(32):  # the bound is checked every so many openings
         memory.add_user_message(f"s{number}", "x")
     live = live_in(memory)
     assert "old" not in live

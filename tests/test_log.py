@@ -438,7 +438,7 @@ STEP = st.one_of(
 
 
 def record_of(step: tuple[str, object], name: str, history: History, known: list[str]) -> Record:
-    """Return a record that may or may not be able to follow."""
+    """Return a record, valid or not."""
     kind, given = step
     active = [item.entry.id for item in history.items] or ["unknown"]
     number = given if isinstance(given, int) else 0

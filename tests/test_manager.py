@@ -1,4 +1,4 @@
-"""The verbs: what each promises, in both managers."""
+"""The documented behaviour of each method, in both managers."""
 
 import asyncio
 import inspect
@@ -67,7 +67,7 @@ def test_a_manager_is_shown_by_its_store_and_model() -> None:
 
 
 def script(memory: Any) -> list[Any]:
-    """Calls that both managers answer alike; what they give is compared as values."""
+    """Return calls and their comparable results, which are equal in both managers."""
     words = "abc " * 60
     return [
         memory.add_system_message("s", "be brief"),
@@ -95,7 +95,7 @@ def script(memory: Any) -> list[Any]:
 
 
 def alike() -> dict[str, Any]:
-    """Clock and ids that come in the same order."""
+    """Return a manager with a clock and ids in a fixed order."""
     looks, ids = iter(range(10**6)), iter(range(10**6))
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     return {
@@ -113,7 +113,7 @@ def test_both_apis_give_the_same_results_and_log() -> None:
         return [plain(one) for one in answer] if isinstance(answer, list) else untimed(answer)
 
     def untimed(answer: Any) -> Any:
-        """Without how long counting took."""
+        """Return a comparable form of an answer, without the seconds of counts."""
         if isinstance(answer, Entry):
             return (answer.id, answer.seq, answer.type, answer.text, answer.token_count.tokens)
         if isinstance(answer, memman.TokenCount):
@@ -470,7 +470,7 @@ def test_the_session_outlives_its_manager_in_a_shared_store() -> None:
     assert second.export_session("s") == first.export_session("s")
 
 
-# ---------------------------------------------------------------- the public face
+# ---------------------------------------------------------------- the public classes
 
 
 def test_every_public_name_is_there_and_documented() -> None:
@@ -494,7 +494,7 @@ def test_all_errors_have_one_root_and_a_meaning() -> None:
         assert error.__name__ in (errors.__doc__ or "")
 
 
-# ---------------------------------------------------------------- sessions that are not there
+# ---------------------------------------------------------------- missing sessions
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""System prompt, tools and framing count against the trigger, and no context is trimmed unseen."""
+"""System prompt, tools and framing count against the trigger, and a trimmed context is reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ S = "s"
 
 
 def tools_of(number: int) -> list[dict[str, Any]]:
-    """So many tools, of about 290 tokens each by `chars4`."""
+    """Return so many tools, of about 290 tokens each by `chars4`."""
     properties = {
         f"a{place}": {"type": "string", "description": "an argument of the tool"}
         for place in range(5)

@@ -1,4 +1,4 @@
-"""The documented behaviour of the reference memory manager, verb by verb, and our answer to each hole."""
+"""The documented behaviour of the reference memory manager, and our choice in each gap."""
 
 import asyncio
 import json
@@ -29,13 +29,13 @@ BEGIN = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
 def ticking(step: timedelta = timedelta(minutes=1)) -> Callable[[], datetime]:
-    """A clock that goes on by `step` at each look."""
+    """A clock that advances by `step` at each call."""
     looks = iter(range(10**9))
     return lambda: BEGIN + step * next(looks)
 
 
 def manager(summarizer: Any = None, clock: Any = None, **settings: Any) -> MemoryManager:
-    """A manager that counts four characters as a token."""
+    """Return a manager that counts four characters as a token."""
     return MemoryManager(
         counter="chars4",
         summarizer=summarizer,
@@ -45,18 +45,18 @@ def manager(summarizer: Any = None, clock: Any = None, **settings: Any) -> Memor
 
 
 def words(tokens: int) -> str:
-    """A text of exactly so many tokens."""
+    """Return a text of exactly so many tokens."""
     return "abc " * tokens
 
 
 def fill(memory: Any, entries: int, tokens: int, session: str = "s") -> list[Entry]:
-    """User and assistant messages in turn, each of so many tokens."""
+    """Return user and assistant messages in turn, each of so many tokens."""
     verbs = (memory.add_user_message, memory.add_assistant_message)
     return [verbs[n % 2](session, words(tokens)) for n in range(entries)]
 
 
 class Heard:
-    """Receives a signal of one sender and keeps the events, in order."""
+    """Collect the events of one sender, in order."""
 
     def __init__(self, signal: Any, sender: Any) -> None:
         self.events: list[Any] = []
@@ -172,7 +172,7 @@ def test_without_auto_compress_only_a_manual_request_compresses() -> None:
     assert memory.compress("s").compression_id is not None
 
 
-# ---------------------------------------------------------------- what gets compressed
+# ---------------------------------------------------------------- the compressed entries
 
 
 def test_the_ten_newest_entries_stay_as_they_are() -> None:
@@ -186,14 +186,14 @@ def test_recent_window_is_obeyed_at_its_exact_edge(kept: int) -> None:
     memory = manager(recent_window=kept, auto_compress=False)
     added = fill(memory, 20, 100)
     stay = max(kept, 2)  # the newest exchange and the newest user message always stay
-    # Low water that the recent ones and a summary just meet, and one more entry would exceed.
+    # Low water for exactly the recent ones and a summary; one more entry would exceed it.
     memory.compress("s", target_tokens=125 * stay + 120)
     active = memory.get_active_entries("s")
     assert [entry for entry in active if entry in added] == added[-stay:]
 
 
 def old_and_recent(old: int, **settings: Any) -> MemoryManager:
-    """So many large old entries before ten small recent ones."""
+    """Add so many large old entries before ten small recent ones."""
     memory = manager(auto_compress=False, **settings)
     fill(memory, old, 200)
     fill(memory, 10, 1)
@@ -252,8 +252,8 @@ def test_summary_over_three_tenths_is_refused() -> None:
         memory = manager(lambda prompt, n=tokens: "abcd" * n, auto_compress=False)
         fill(memory, 5, 60)
         fill(memory, 10, 100)
-        # Low water 1,001 less the cap of 200 leaves the ten recent ones no room to be recent, so
-        # the window is given as much as they and the summary need.
+        # Low water 1,001 less the cap of 200 is too small for the ten recent ones, so
+        # the window gets as much as they and the summary need.
         result = memory.compress("s", target_tokens=1_260)
         assert (methods(result), result.cost.calls) == ({"summary"}, calls), f"{tokens} for 300"
         [summary] = memory.get_summaries("s")
@@ -307,7 +307,7 @@ def test_fallback_text_matches_the_reference() -> None:
         memory.add_user_message("s", words(20))
     memory.add_user_message("s", "Thanks, that fixed it!")
     fill(memory, 10, 100)
-    # Low water that the ten recent ones and a summary just meet: everything older must go.
+    # Low water for exactly the ten recent ones and a summary: everything older must go.
     memory.compress("s", target_tokens=1_256)
     [summary] = memory.get_summaries("s")
     lines = summary.content.split("\n")
@@ -445,7 +445,7 @@ def test_session_cleared_is_told_once() -> None:
     assert [event.session_id for event in heard.events] == ["s"]
 
 
-# ---------------------------------------------------------------- our decision on each hole
+# ---------------------------------------------------------------- our choice in each gap
 
 
 def test_hole_1_trigger_counts_the_window_only() -> None:
@@ -585,7 +585,7 @@ def test_hole_8_a_manual_request_with_nothing_to_do_says_why() -> None:
 
 
 def test_hole_8_a_summary_that_cannot_be_asked_twice_at_once() -> None:
-    """A second automatic compression of a session steps back while one is at work."""
+    """A second automatic compression of a session returns while one runs."""
     prompts: list[str] = []
 
     async def run() -> None:

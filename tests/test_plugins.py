@@ -1,4 +1,4 @@
-"""Strangers' plugins: found as installed distributions, each in its own guard."""
+"""Third-party plugins are found as installed distributions, and each has its own guard."""
 
 import importlib
 import logging
@@ -92,7 +92,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Installs distributions into a directory on the path, as an installer would."""
+    """Install distributions into a directory on the path, like an installer."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(plugins, "_shared", None)
     modules: list[str] = []
@@ -209,7 +209,7 @@ def test_a_first_result_hook_that_raises_gives_way_to_the_next(
     install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
     install("acme", WORKING)
-    install("raising", RAISING)  # loaded later, so it is asked first
+    install("raising", RAISING)  # loaded later, so it comes first
     found = load_plugins()
     assert found.answer("memman_store", url="acme://x", create=True) is not None
     assert "memman_store" in caplog.text

@@ -1,4 +1,4 @@
-"""The promises at their weakest points: one request, one result, one failure."""
+"""The promises in their hardest cases: one request, one result, one failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events replayed from the log: the same receivers, the same guards, marked as remote."""
+"""Replayed events reach the same receivers with the same guards, and are marked as remote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> str:
 
 
 def live(memory: MemoryManager) -> None:
-    """Something of everything."""
+    """Fill a session with every kind of record."""
     for number in range(12):
         memory.add_user_message("s", f"m{number} " + "word " * 9)
     first = memory.get_active_entries("s")[-1]

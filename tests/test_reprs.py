@@ -1,4 +1,4 @@
-"""What a prompt and a notebook show of memman's objects: short, and with the numbers that matter."""
+"""The reprs of memman's objects are short and have the main numbers."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_bar_escapes_names_and_ends_at_its_width() -> None:
     page = bar_html("<script>", {"a&b": 900, "": 0}, 600)
     assert "<script>" not in page
     assert "a&amp;b 900" in page
-    assert "width:100.00%" in page  # more than there is room for fills the bar
+    assert "width:100.00%" in page  # a longer one fills the bar
 
 
 def test_a_token_count_is_a_number() -> None:

@@ -339,7 +339,7 @@ def test_r9_clear_resets_the_window_with_one_event():
 
 
 def lived() -> MemoryManager:
-    """A session with every kind of record."""
+    """Return a session with every kind of record."""
     memory = manager(ScriptedSummarizer("short"), max_tokens=200)
     memory.add_system_message(S, "Be brief.")
     ids = fill(memory, 12)

@@ -1,4 +1,4 @@
-"""A response as each real SDK hands it over goes in as it is, with its usage; the next request is sent."""
+"""A response of each real SDK is accepted unchanged, with its usage, and the next request is sent."""
 
 from __future__ import annotations
 

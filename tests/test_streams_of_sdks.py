@@ -148,7 +148,7 @@ def claude(url: str, messages: list[Any]) -> list[Any]:
 
 
 def claude_helper(url: str, messages: list[Any]) -> list[Any]:
-    """The SDK's own stream, which puts events of its own among the provider's."""
+    """A stream of the SDK, which adds its own events to the provider's."""
     with (
         anthropic.Anthropic(api_key="k", base_url=url, max_retries=0) as client,
         client.messages.stream(model="claude-x", max_tokens=9, messages=messages) as stream,
@@ -218,9 +218,7 @@ def test_the_pieces_of_a_stream_are_the_response_that_they_make(sdk: str) -> Non
     [(CHAT_STREAM, "openai-chat"), (CLAUDE_STREAM, "anthropic"), (GEMINI_STREAM, "gemini"),
      (CONVERSE_STREAM, "bedrock")],
 )  # fmt: skip
-def test_broken_stream_makes_a_partial_response(
-    pieces: list[Any], form: str
-) -> None:
+def test_broken_stream_makes_a_partial_response(pieces: list[Any], form: str) -> None:
     texts = []
     for stop in range(1, len(pieces) + 1):
         memory = MemoryManager(counter="chars4")
@@ -356,7 +354,7 @@ STREAMS = [CHAT_STREAM, RESPONSE_STREAM, CLAUDE_STREAM, GEMINI_STREAM, CONVERSE_
 
 
 def spoiled(draw: st.DrawFn, value: Any) -> Any:
-    """A piece in which something is missing or is something else."""
+    """A piece with a missing or wrong part."""
     if isinstance(value, dict) and value and draw(st.integers(0, 3)):
         key = draw(st.sampled_from(sorted(value)))
         if draw(st.integers(0, 4)) == 0:

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.package("mypy")
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the library, with mypy's cache if there is one."""
+    """Return a copy of the library, with mypy's cache if it exists."""
     for name in ("memman", ".mypy_cache"):
         if (ROOT / name).exists():
             shutil.copytree(ROOT / name, tmp_path / name)

@@ -189,7 +189,7 @@ def test_usage_of_a_missing_session_is_refused() -> None:
 def test_usage_of_another_process_corrects_the_next_context(
     tmp_path: Path,
 ) -> None:
-    """Also if the difference besides our ratio is negative, because it is part of the reported figure."""
+    """The total counts in full, even if the rest besides our ratio is negative."""
     with (
         MemoryManager(tmp_path / "chat.db", counter="chars4") as ours,
         MemoryManager(tmp_path / "chat.db", counter="chars4") as theirs,
@@ -201,7 +201,7 @@ def test_usage_of_another_process_corrects_the_next_context(
         theirs.add_user_message("s", "word " * 400)
         more = theirs.build_context("s").tokens.tokens
         theirs.record_usage("s", more + counted)  # twice our count of the new entries
-        theirs.record_usage("s", more)  # and then not, so no ratio can be learned
+        theirs.record_usage("s", more)  # and then it differs, so no ratio can be learned
         theirs.add_user_message("s", "word " * 400)
         expected = theirs.build_context("s").tokens.tokens
         assert more + 1.1 * (more - counted) < expected < more + 1.5 * (more - counted)

@@ -181,7 +181,7 @@ def test_loading_all_plugins_imports_no_sdk(
 
 
 def test_sdk_list_matches_the_dependencies() -> None:
-    """The list of SDKs is not empty."""
+    """Assert that the list of SDKs is not empty."""
     program = "import tiktoken, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

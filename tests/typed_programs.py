@@ -1,6 +1,6 @@
-"""Programs of users, for mypy alone: what is right passes its strictest check, what is wrong does not.
+"""Programs of users, for mypy alone: correct calls pass its strictest check, wrong ones do not.
 
-Nothing here runs. A line that mypy must refuse says so, and an exception that is not needed is an error.
+Nothing here runs. A comment marks each line that mypy must refuse; an unneeded mark is an error.
 """
 
 from anthropic import Anthropic, omit

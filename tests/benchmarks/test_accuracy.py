@@ -1,11 +1,11 @@
-"""The accuracy benchmark: how records are divided, and that whole requests cost what was reported."""
+"""The accuracy benchmark: the division of records, and reported costs of whole requests."""
 
 import pytest
 
 from benchmarks.accuracy import Errors, main, measure
 from benchmarks.usage import QUICK, SHARED, read_samples
 
-# Medians in percent, on a small file: above what was measured, below what others reach.
+# Medians in percent, on a small file: above our measured ones, below those of others.
 HELD = {
     "gpt-4o": 1,
     "gpt-4.1": 2,

@@ -1,4 +1,4 @@
-"""The measure of compressing: it measures what it says, on sizes that take no time."""
+"""The benchmark of compression, on sizes that take no time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proof of exactness: it passes, and it sees a backend that is off by one."""
+"""The proof of exactness passes, and finds a backend that is off by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands beside the digest: extracts by sumy where it is installed, and a note where it is not."""
+"""The rows next to the digest: extracts by sumy if it is installed, a note otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Followers and writers that are killed, in short; and the check of what followers saw."""
+"""Followers and writers that are killed, on small sizes, and the check of the followed records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of a fleet's sessions sees what it looks for."""
+"""The check of a fleet's sessions finds seeded faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the table of limits is merged, on rows made by hand."""
+"""The table of limits is merged as expected, on rows made by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_smallest_window_and_largest_reply_of_rows_win() -> None:
     ("litellm", "models_dev", "limits"),
     [
         ((272, 272, 128), (400, 272, 128), (400, 272, 128)),  # they agree on the input
-        ((1050, 1050, 128), (1050, 922, 128), (1050, 922, 128)),  # the context in the input's place
+        ((1050, 1050, 128), (1050, 922, 128), (1050, 922, 128)),  # the context as the input
         ((272, 272, 128), (400, 400, 128), (400, 272, 128)),  # input and output make the context
         ((131, 131, 8), (1000, 1000, 384), (131, 131, 8)),  # they contradict each other
         ((262, 262, 262), (128, 128, 16), (128, 128, 128)),

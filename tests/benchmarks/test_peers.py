@@ -1,4 +1,4 @@
-"""The side-by-side run: what is not installed is skipped aloud."""
+"""The comparison with peers lists each one that it skips."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_peers_are_in_a_group_of_their_own_and_nowhere_else() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     groups = project["dependency-groups"]
     packages = {package for package, _, _ in (*PEERS, *ASKING, *durable.PEERS)} | {"sumy"}
-    packages |= {"aiosqlite"}  # what llama-index-core's memory keeps itself in
+    packages |= {"aiosqlite"}  # the storage of llama-index-core's memory
     assert packages == set(groups["bench-peers"])
     assert not packages & {*groups["dev"], *project["project"]["dependencies"]}
 

@@ -1,4 +1,4 @@
-"""The programs that prove the promises: they pass on real logs, and see what is seeded."""
+"""The programs that prove the promises pass on real logs and find seeded faults."""
 
 from __future__ import annotations
 

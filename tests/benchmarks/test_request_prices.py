@@ -102,7 +102,7 @@ def test_every_shape_is_read_for_what_it_carries(api):
 def test_a_tool_that_must_be_called_costs_claude_more():
     request = {**SHAPES["messages"], "max_tokens": 5}
     free = price_request(request, CLAUDE, words)
-    assert free > 400  # a hidden prompt stands before the tools
+    assert free > 400  # a hidden prompt comes before the tools
     assert price_request({**request, "tool_choice": {"type": "any"}}, CLAUDE, words) > free
     assert (
         price_request({**request, "tool_choice": {"type": "tool", "name": "f"}}, CLAUDE, words)

@@ -1,4 +1,4 @@
-"""The shapes of use: what is measured holds on small sizes, and an invalid context is seen."""
+"""The shapes of use hold on small sizes, and an invalid context is found."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ RESULT = Item("tool_result", "tool", "done", "shell", {}, "call_1")
 
 
 class Scripted:
-    """A subject whose context is what is shown in it."""
+    """A subject whose context is the visible entries."""
 
     def append(self, item: Item) -> None: ...
 

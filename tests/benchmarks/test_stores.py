@@ -1,4 +1,4 @@
-"""Stores and scale: the commands measure what they say, and a slope is seen."""
+"""Benchmarks of stores and scale, on small sizes; growth is found."""
 
 from __future__ import annotations
 

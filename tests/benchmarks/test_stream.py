@@ -1,4 +1,4 @@
-"""What a stream of messages costs in summaries: it has no times in it, so it is a test."""
+"""The summarized tokens of a stream of messages; no times, so it is a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_a_stream_asks_and_reads_at_most_what_is_promised(name: str) -> None:
     way = stream.WAYS[name]
     found = stream.flow_of(way)
     assert not any_failed(stream.goals_of(name, way, found)), found
-    # What is no longer in the window was read once, and what is in it was not.
+    # Each entry outside of the window was read once, and each entry in it was not read.
     assert found.calls > 10
     assert found.tokens_read > 0.8 * 400 * 100
 

@@ -1,4 +1,4 @@
-"""What `benchmarks.targets` counts of whoever trims a list of messages."""
+"""The figures of `benchmarks.targets` for any system that trims a list of messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def counts_of(trim: Any, budget: int) -> dict[str, dict[str, int]]:
 
 def test_orphan_results_are_found_and_memman_has_none() -> None:
     counts = counts_of(lambda messages, _: messages[-2:], 700)
-    assert counts["trim"]["invalid"] == 1  # of the whole; the piece before it ends in a call
+    assert counts["trim"]["invalid"] == 1  # of the whole; the previous piece ends in a call
     assert counts["memman"].get("invalid", 0) == 0
 
 

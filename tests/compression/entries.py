@@ -1,4 +1,4 @@
-"""Entries as compression sees them, for tests."""
+"""Entries for tests of compression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def chars4(text: str) -> int:
 
 
 def entry(seq: int, content: Content, **given: Any) -> Entry:
-    """A user message, or with `given` whatever is wanted; counted by four characters a token."""
+    """Return a user message, or another entry by `given`; counted by four characters a token."""
     fields: dict[str, Any] = {"type": "message", "role": "user"} | given
     made = Entry(id=f"e{seq}", seq=seq, content=content, timestamp=AT, **fields)
     if "token_count" in given:
@@ -35,12 +35,12 @@ def summary(seq: int, content: str) -> Entry:
 
 
 def constraint(seq: int, content: str) -> Entry:
-    """An entry that its caller declared to be a constraint."""
+    """Return an entry that its caller declared to be a constraint."""
     return entry(seq, content, metadata_json=msgspec.Raw(b'{"constraint":true}'))
 
 
 class Crafting:
-    """Makes entries, counted by four characters a token."""
+    """A factory of entries, counted by four characters a token."""
 
     def __init__(self, count: Callable[[str], int] = chars4) -> None:
         self._count = count

@@ -39,7 +39,7 @@ def manager(summarizer: Any, **settings: Any) -> MemoryManager:
 
 
 def filled(memory: MemoryManager, entries: int = 100) -> MemoryManager:
-    """Entries of 100 tokens, each with a number of its own."""
+    """Return entries of 100 tokens, each with its own number."""
     for number in range(entries):
         memory.add_user_message(S, f"n{number:03d} ".ljust(400, "x"))
     return memory
@@ -185,7 +185,7 @@ def test_plan_of_a_long_run_calls_no_summarizer() -> None:
     assert asked.requests == []
 
 
-# ---------------------------------------------------------------- what it cost
+# ---------------------------------------------------------------- costs
 
 
 def billed(text: str, taken: int, given: int) -> SummaryReply:
@@ -210,7 +210,7 @@ def test_cost_of_all_calls_is_in_event_and_stats() -> None:
     assert total == first.plus(second)
     assert (total.calls, total.input_tokens, total.output_tokens) == (3, 500, 21)
     memory.undo_compression(S)
-    assert memory.get_stats(S).cost == total  # it was paid
+    assert memory.get_stats(S).cost == total  # it was paid for
     other = MemoryManager(counter="chars4")
     other.import_session(memory.export_session(S))
     assert other.get_stats(S).cost == total
@@ -230,7 +230,7 @@ def test_cost_survives_reopening_the_session(tmp_path: Path) -> None:
         assert cost.input_tokens == 200
 
 
-# ---------------------------------------------------------------- what it may see
+# ---------------------------------------------------------------- visible entries
 
 
 def test_redact_runs_before_summaries_of_foreign_entries() -> None:

@@ -39,7 +39,7 @@ NOTICE = re.compile(
 
 
 class EntryFactory:
-    """Counts four characters a token, and each image, file or block as five hundred."""
+    """A counter of four characters a token, and five hundred tokens for each image, file or block."""
 
     def __call__(self, new_entry: NewEntry) -> Entry:
         content = new_entry.content
@@ -65,7 +65,7 @@ def standing(made: Entry, number: int, compression: str | None = None) -> Item:
 
 
 def next_round(item: Item, across: bool) -> Item:
-    """The item as the next step sees it, or the next compression."""
+    """Return the item as the next step or the next compression receives it."""
     if not across or item.method is None:
         return item
     assert item.entry is not None
@@ -169,13 +169,13 @@ def test_twice_clipped_summary_keeps_its_number_and_lower_parts() -> None:
         assert words.count("[memman") == 1
         assert f"of {len(body)} characters here; the original is entry #7]" in words
         item = next_round(clipped, across=True)
-    last = clip(item, 30, EntryFactory())  # no room for the lower parts any more
+    last = clip(item, 30, EntryFactory())  # no room for the lower parts
     assert last is not None
     assert words_of(last).count("[memman") == 1
     assert f"of {len(body + below)} characters here; the original is entry #7]" in words_of(last)
 
 
-# ---------------------------------------------------------------- parts that are no text
+# ---------------------------------------------------------------- parts without text
 
 QUESTION = "Compare these screenshots: which dialog says error E1234?"
 

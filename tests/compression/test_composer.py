@@ -109,7 +109,7 @@ def test_clipped_text_ends_at_a_word_with_a_mark() -> None:
 
 
 class Forgetful:
-    """Writes a new summary each time and carries nothing on."""
+    """A summarizer that writes a new summary each time and repeats nothing."""
 
     def __init__(self) -> None:
         self.requests: list[SummaryRequest] = []

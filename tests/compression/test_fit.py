@@ -26,7 +26,7 @@ STRATEGIES: tuple[Any, ...] = (
 
 
 def named(strategy: Any) -> str:
-    """A name for a test that is the same in every process."""
+    """Return a name for a test that is the same in every process."""
     stages = (strategy,) if isinstance(strategy, str) else strategy
     return ", ".join(getattr(stage, "__name__", type(stage).__name__) if callable(stage) else stage
                      for stage in stages)  # fmt: skip
@@ -104,7 +104,7 @@ def test_compression_reaches_its_target_or_has_a_reason(
 
 
 def fixed_tokens(memory: MemoryManager) -> int:
-    """The tokens that nothing may take away."""
+    """Return the tokens that no stage may remove."""
     return sum(e.token_count.tokens for e in memory.get_active_entries(S) if e.pinned)
 
 
@@ -156,7 +156,7 @@ def test_a_huge_tool_result_fits_clipped_with_its_call(budget: int) -> None:
     context = memory.build_context(S)
     assert context.tokens.tokens <= budget
     assert check(context.messages, "openai-chat") == []
-    assert len(context.messages) == 10  # one huge entry pushes nothing recent out
+    assert len(context.messages) == 10  # one huge entry removes no recent ones
     assert memory.get_entry(S, entry.id).text == HUGE
 
 
@@ -174,7 +174,7 @@ def test_repeated_replacements_name_the_added_entry() -> None:
     pinned = memory.add_user_message(S, "abc " * 1_500, pinned=True)
     memory.add_tool_call(S, "cat", {"path": "log"}, call_id="c")
     original = memory.add_tool_result(S, "cat", HUGE, call_id="c")
-    assert notices(memory) == [f"#{original.seq}"]  # cut, and in the same compression once more
+    assert notices(memory) == [f"#{original.seq}"]  # cut, and cut again in the same compression
     assert f"#{original.seq}]" in memory.build_context(S, budget=1_700).messages[-1]["content"]
     memory.unpin(S, pinned.id)
     for _ in range(2):
@@ -244,7 +244,7 @@ def test_pins_over_the_limit_remove_no_other_entry() -> None:
     assert len(memory.get_active_entries(S)) == 11
 
 
-# ---------------------------------------------------------------- what goes, and what need not
+# ---------------------------------------------------------------- removed and kept entries
 
 
 def methods(memory: MemoryManager) -> set[str]:
@@ -367,8 +367,8 @@ def test_paid_summary_is_kept_if_a_clip_suffices() -> None:
 
 
 def broken_prefixes(memory: MemoryManager, entries: int) -> tuple[int, int, int]:
-    """How often a context did not begin with the whole of the one before it; how many compressions there
-    were, and contexts that were a few tokens of framing over their budget and so trimmed.
+    """Count the contexts that do not begin with the previous one, the compressions, and the contexts
+    that were trimmed because of a few tokens of framing.
     """
     heard: list[CompressionResult] = []
 

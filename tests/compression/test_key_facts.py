@@ -1,4 +1,4 @@
-"""The ledger: exact values with their entries, kept from summary to summary."""
+"""Key facts: exact values with their entries, kept from summary to summary."""
 
 from __future__ import annotations
 

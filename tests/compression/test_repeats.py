@@ -1,4 +1,4 @@
-"""Folding of repeated reads: by key or by content, never by prose, and only with a gain."""
+"""Repeated reads are folded by key or by content, never by prose, and only with a gain."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def manager(**settings: Any) -> MemoryManager:
 
 
 def read(memory: MemoryManager, content: str = FILE, key: str | None = None, **more: Any) -> Entry:
-    """A call and its result, and a message after it."""
+    """Return a call and its result, and a message after it."""
     call = f"c{len(memory.get_active_entries('s')) if 's' in memory.list_sessions() else 0}"
     metadata = None if key is None else {"fold_key": key}
     memory.add_tool_call("s", "read", {}, call_id=call)
@@ -28,7 +28,7 @@ def read(memory: MemoryManager, content: str = FILE, key: str | None = None, **m
 
 
 def folded(memory: MemoryManager) -> list[str]:
-    """The entries that a compression folds, and nothing else is done."""
+    """Return the entries that a compression folds, without any other stage."""
     result = memory.compress("s", target_tokens=1)
     assert {item.method for item in result.replacements} <= {"fold"}
     return [entry_id for item in result.replacements for entry_id in item.ids]
@@ -114,7 +114,7 @@ def test_pinned_recent_and_newest_reads_are_not_folded() -> None:
     memory = manager(recent_window=6, max_entry_ratio=0.01)
     memory.add_tool_call(
         "s", "wait", {"for": "abc " * 4_000}, call_id="open"
-    )  # stays, however large
+    )  # stays, whatever its size
     pinned, old = read(memory, pinned=True), read(memory)
     recent, newest = read(memory), read(memory)
     result = memory.compress("s", target_tokens=1_200)

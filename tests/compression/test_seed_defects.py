@@ -157,7 +157,7 @@ LangChain
 
 
 def _defects() -> dict[str, list[tuple[str, str]]]:
-    """By system: each defect, and the test that memman does not have it."""
+    """Return the defects by system, each with its test."""
     listed: dict[str, list[tuple[str, str]]] = {}
     system = defect = ""
     for line in _LIST.strip().splitlines():
@@ -202,7 +202,7 @@ def talk(memory: MemoryManager, messages: int, tokens: int = 100, session: str =
 
 
 def round_of(memory: MemoryManager, number: int, tokens: int = 50) -> None:
-    """A question, two parallel calls, their results, an answer."""
+    """Return a question, two parallel calls, their results and an answer."""
     memory.add_user_message(S, f"{number:04}" + "abc " * tokens)
     for call in "ab":
         memory.add_tool_call(S, "shell", {"n": number}, call_id=f"{number}{call}")
@@ -235,7 +235,7 @@ def test_synaptic_concurrent_appends_stay_distinct() -> None:
 
 
 class Failing(MemoryStore):
-    """A store whose commits fail while `broken`."""
+    """A store whose commits fail if `broken`."""
 
     broken = False
 
@@ -337,7 +337,7 @@ def test_neurolink_overhead_counts_toward_the_target() -> None:
         memory.add_user_message(S, f"{number:04}" + "abc " * 50)
         context = memory.build_context(S, system=system, tools=tools)
         assert context.tokens.tokens <= 2_000
-        assert not context.trimmed  # the compressions alone have kept it
+        assert not context.trimmed  # only the compressions have kept it
     assert memory.get_stats(S).summaries == 1
 
 

@@ -48,7 +48,7 @@ def entry(number: int, kind: str, content: Any, role: str = "user", **more: Any)
 
 
 class EntryFactory:
-    """Makes entries with the ids r1, r2, ... and four characters a token."""
+    """A factory of entries with the ids r1, r2, ... and four characters a token."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -107,7 +107,7 @@ def shown(view: View) -> list[Entry]:
 
 
 def changed(view: View) -> dict[str, str | None]:
-    """Return the method for each entry of the window that is not shown as it was added."""
+    """Return the method for each entry of the window that is changed."""
     return {
         each.entry.id: item.method
         for group in view.groups
@@ -117,7 +117,7 @@ def changed(view: View) -> dict[str, str | None]:
     }
 
 
-# ---------------------------------------------------------------- standing
+# ---------------------------------------------------------------- reasons to keep an entry
 
 
 def test_each_exchange_has_one_status() -> None:
@@ -201,7 +201,7 @@ def test_clearing_skips_protected_small_and_cleared_results() -> None:
     seen, goal = view(window, 160, limit=10_000, pinned=["e2"], recent_window=2)
     after = clear_tool_results(seen, goal, EntryFactory())
     assert after is not None
-    assert set(changed(after)) == {"e4", "e8"}  # the "recent" one has no room to be recent
+    assert set(changed(after)) == {"e4", "e8"}  # the "recent" one is too large for the recent part
     assert clear_tool_results(after, goal, EntryFactory()) is None
 
 
@@ -354,7 +354,7 @@ def test_entries_too_few_for_a_summary_are_cut() -> None:
     assert shown(after)[-1].text == few[-1].text  # the newest is for `clip_large`
     assert (
         clip_few(*view(few, 300, 500, recent_window=0), EntryFactory()) is None
-    )  # cut, it would not fit either
+    )  # even its clip would not fit
     many = [message(number, 200) for number in range(1, 10)]
     assert clip_few(*view(many, 500, 1_000, recent_window=0), EntryFactory()) is None
 
@@ -400,7 +400,7 @@ def test_a_cut_keeps_more_of_the_beginning_than_of_the_end() -> None:
     assert clipped.count("b") > 1.3 * clipped.count("e") > 300
 
 
-# ---------------------------------------------------------------- all of them
+# ---------------------------------------------------------------- all stages
 
 
 WINDOWS = st.lists(

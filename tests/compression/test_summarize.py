@@ -1,4 +1,4 @@
-"""Summaries: the requests, the rejected replies, and that a failure loses nothing."""
+"""Summaries: requests, rejected replies, and failures that lose nothing."""
 
 import asyncio
 import threading
@@ -40,7 +40,7 @@ def filled(memory: MemoryManager, entries: int = 20) -> MemoryManager:
 
 
 def compress(memory: MemoryManager) -> tuple[events.CompressionResult, list[Any]]:
-    """Compresses and returns the result with the notices of failures."""
+    """Compress and return the result with the notices of failures."""
     notices: list[Any] = []
 
     def receive(sender: Any, event: Any) -> None:
@@ -56,7 +56,7 @@ def method(result: events.CompressionResult) -> str:
 
 
 class Scripted:
-    """Answers with one reply after the other and keeps the prompts."""
+    """A summarizer that returns these replies in turn and keeps the prompts."""
 
     def __init__(self, *replies: Any) -> None:
         self.replies = list(replies)
@@ -70,7 +70,7 @@ class Scripted:
         return reply
 
 
-# ---------------------------------------------------------------- answers
+# ---------------------------------------------------------------- replies
 
 
 def test_good_reply_takes_one_call() -> None:
@@ -228,7 +228,7 @@ def test_raise_never_raises_from_add() -> None:
     assert memory.get_summaries("s") == []
 
 
-# ---------------------------------------------------------------- time
+# ---------------------------------------------------------------- deadlines
 
 
 def test_a_slow_summarizer_is_left_behind_at_the_deadline() -> None:
@@ -263,7 +263,7 @@ def test_after_two_that_hang_a_third_is_not_started() -> None:
 
 def test_summarizer_without_timeout_runs_in_the_callers_thread() -> None:
     threads: list[Any] = []
-    ask: Callable[[str], str] = lambda prompt: threads.append(threading.current_thread()) or "x"  # noqa: E731 - a lambda is what is tested
+    ask: Callable[[str], str] = lambda prompt: threads.append(threading.current_thread()) or "x"  # noqa: E731 - a lambda is under test
     compress(filled(manager(ask, summarize_timeout=None)))
     compress(filled(manager(ask, summarize_timeout=5.0)))
     assert threads[0] is threading.current_thread()
@@ -292,7 +292,7 @@ def test_async_manager_abandons_a_slow_summarizer(
         return "late"
 
     def blocking(prompt: str) -> str:
-        # Were it called in the loop, nobody could end it.
+        # In the event loop, such a call could not be cancelled.
         assert gone_on.wait(PATIENCE)
         return "late"
 
@@ -382,7 +382,7 @@ def test_focus_is_in_the_prompt() -> None:
 
 
 def void(_: Any) -> None:
-    """Nothing: for lambdas that are to return nothing."""
+    """Return nothing: for lambdas without a result."""
 
 
 def test_braces_in_the_conversation_are_not_format_fields() -> None:
@@ -463,7 +463,7 @@ def test_the_heuristic_text_shrinks_to_its_cap() -> None:
     assert summary.token_count <= 22  # 0.2 of low water
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- notices
 
 
 def test_listed_constraints_without_room_are_reported() -> None:

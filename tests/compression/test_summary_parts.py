@@ -1,4 +1,4 @@
-"""The parts of a summary are put together and read back, whatever their text."""
+"""The parts of a summary are joined and read back, whatever their text."""
 
 from __future__ import annotations
 

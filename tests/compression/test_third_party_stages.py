@@ -29,7 +29,7 @@ STUBBED = "[memman: this was taken out to save space; it is entry #"
 
 
 def manager(*stages: Any, **settings: Any) -> MemoryManager:
-    """Five rounds of question, call, result and answer; then a question and an open call."""
+    """Return five rounds of question, call, result and answer; then a question and an open call."""
     config = MemoryConfig(strategy=stages, auto_compress=False, recent_window=0, **settings)
     memory = MemoryManager(counter="chars4", config=config)
     memory.add_system_message(S, "be brief", id="head")
@@ -60,7 +60,7 @@ def ids(memory: MemoryManager) -> list[str]:
     return [entry.id for entry in memory.get_active_entries(S)]
 
 
-# ---------------------------------------------------------------- what a stage may do
+# ---------------------------------------------------------------- allowed operations
 
 
 def test_drop_takes_the_whole_exchange_of_each_entry() -> None:
@@ -108,7 +108,7 @@ def test_dropping_a_summary_drops_the_pieces_it_covers() -> None:
         return view.drop([entry.id for entry in view.shown() if entry.type == "summary"])
 
     memory = manager(replace, drop)
-    memory.pin(S, "a2")  # in the middle: the summary covers the run after it too
+    memory.pin(S, "a2")  # in the middle: the summary covers the following run too
     result = memory.compress(S, target_tokens=10)
     assert {item.method for item in result.replacements} == {"drop"}
     assert [item.into for item in result.replacements] == [None] * len(result.replacements)
@@ -156,7 +156,7 @@ def test_plan_shows_what_a_third_party_stage_would_do() -> None:
     assert ids(memory)[1] == "q0"
 
 
-# ---------------------------------------------------------------- what a stage may not do
+# ---------------------------------------------------------------- refused operations
 
 
 def at(view: View, number: int, group: Any) -> View:
@@ -285,7 +285,7 @@ def test_nameless_faulty_stage_is_shown_by_its_repr() -> None:
 
 def test_async_stage_is_rejected_with_the_settings() -> None:
     async def waits(view: View, goal: Any, make_entry: Any) -> None:
-        """Never called."""
+        """Fail: this stage is never called."""
 
     for make in (MemoryManager, AsyncMemoryManager):
         with pytest.raises(ConfigError, match="a stage is a plain function"):

@@ -90,7 +90,7 @@ def test_long_text_is_read_at_both_ends_without_torn_values() -> None:
     assert found[-1] == "id-000999"
     assert len(found) < 25
     assert set(found) <= set(exact_values(text))
-    assert sure_values("a1b2" * 500, 200) == []  # one run without an end that could be seen
+    assert sure_values("a1b2" * 500, 200) == []  # one run without a visible end
 
 
 def test_the_end_of_a_long_json_text_is_read_as_json_too() -> None:

@@ -1,4 +1,4 @@
-"""What a counter may do wrong, and what a caller may: each has a defined result, in both managers."""
+"""Faulty counters and wrong calls have defined results, in both managers."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ LAST_RESORT = resolve(model_ref("no-such-model"), builtin_specs())
 
 
 class PanicException(BaseException):
-    """What a Rust extension's panic looks like from Python: not an Exception."""
+    """An error like a Rust extension's panic: not an `Exception`."""
 
 
 class Counter:
-    """Answers with whatever `answer` returns or raises."""
+    """A counter that returns the value of `answer` or raises its error."""
 
     fingerprint = "acme:1"
 
@@ -108,7 +108,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Registers plugins as the only ones of this process."""
+    """Register these plugins as the only ones of this process."""
     found = plugins.load_plugins({"MEMMAN_PLUGINS": ""})
     monkeypatch.setattr(plugins, "_shared", found)
 
@@ -154,7 +154,7 @@ CONFIG = MemoryConfig(max_tokens=4_000)
 
 
 def life(api: str, model: str | None, **given: Any) -> tuple[list[Any], list[Any]]:
-    """What the verbs that count say in one api, and the notices of counts that fell back."""
+    """Return the results of the counting methods in one API, and the notices of fallback counts."""
     with record_events(kinds=(events.CountFellBack,)) as told:
         if api == "sync":
             return _sync_life(MemoryManager(model=model, config=CONFIG, **given)), told
@@ -163,7 +163,7 @@ def life(api: str, model: str | None, **given: Any) -> tuple[list[Any], list[Any
 
 
 def numbers(answers: list[Any]) -> list[Any]:
-    """The tokens of a life, without who counted them and how long it took."""
+    """Return the token counts of a session, without counters and durations."""
     entries, *others = answers
     return [[count.tokens for count in entries]] + [
         other if isinstance(other, int) else other.tokens for other in others
@@ -173,7 +173,7 @@ def numbers(answers: list[Any]) -> list[Any]:
 APIS = pytest.mark.parametrize("api", ["sync", "async"])
 
 
-# ---------------------------------------------------------------- a counter that answers wrongly
+# ---------------------------------------------------------------- a counter with wrong results
 
 
 @APIS
@@ -238,7 +238,7 @@ def test_what_ends_the_program_passes_through(
     with pytest.raises(error):
         memory.add_user_message("s", "now")
     armed.clear()
-    assert memory.add_user_message("s", "after").seq == 3  # nothing was added by halves
+    assert memory.add_user_message("s", "after").seq == 3  # nothing was added in part
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
@@ -248,7 +248,7 @@ def test_a_factory_that_ends_the_program_may(install: Install, error: type[BaseE
         MemoryManager(model=MODEL).count_tokens("x")
 
 
-# ---------------------------------------------------------------- a plugin that lists or makes nonsense
+# ---------------------------------------------------------------- a plugin with wrong lists or counters
 
 
 class Nameless(Counter):
@@ -303,11 +303,11 @@ def test_asked_for_by_name_nonsense_is_an_error(install: Install, what: str, tol
         MemoryManager(model=MODEL, counter="acme")
 
 
-# ---------------------------------------------------------------- what a caller may do wrong
+# ---------------------------------------------------------------- wrong calls
 
 
 class Named:
-    """A counter whose fingerprint is what it was made with, raised if it is an error."""
+    """A counter whose fingerprint is this value, raised if it is an error."""
 
     def __init__(self, name: Any) -> None:
         self.name = name
@@ -333,7 +333,7 @@ def test_wrong_fingerprint_is_refused_before_a_session_has_it(manager: Any, name
 
 def test_fingerprint_of_a_str_subclass_keeps_session_readable(tmp_path: Path) -> None:
     class Name(str):
-        """A library's own kind of string, as a member of an enum is."""
+        """A library's own subclass of str, like a member of an enum."""
 
     path = tmp_path / "chat.db"
     with MemoryManager(path, counter=Named(Name("acme:1"))) as memory:

@@ -1,8 +1,8 @@
-"""Behind a firewall that swallows every packet: no counter that is installed keeps anybody waiting.
+"""Behind a firewall that drops every packet, no installed counter hangs.
 
-Every name resolves to a socket of this machine that never answers, so the real SDKs meet it with their own
-connections. Where a port drops connections a `connect` waits; where it only accepts them, so does the
-reading of the first byte (a TLS handshake, here).
+Every name resolves to a socket of this machine that never answers, so the real SDKs use their own
+connections. If a port drops connections, `connect` waits; if it only accepts them, the read of
+the first byte waits (of a TLS handshake, here).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MODELS = (
     "bedrock/anthropic.claude-sonnet-4-5-20250929-v1:0", "amazon.nova-pro-v1:0",
     "vertex_ai/gemini-2.5-pro", "vertex_ai/claude-sonnet-4-5", "azure/gpt-4o",
 )  # fmt: skip
-# Enough for every SDK to want to connect; none of it is anybody's.
+# Enough for every SDK to connect; none of it is a real credential.
 ENVIRONMENT = {
     "ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "a", "GEMINI_API_KEY": "a",
     "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "a", "AWS_DEFAULT_REGION": "us-east-1",
@@ -47,7 +47,7 @@ def specs() -> list[CounterSpec]:
 
 
 def models_of(spec: CounterSpec) -> list[str]:
-    """A model for each platform that a counter is for."""
+    """A model for each platform that has a counter."""
     found = {model_ref(model).provider: model for model in MODELS if spec.match(model_ref(model))}
     return list(found.values()) or ["a model nobody knows"]
 
@@ -62,7 +62,7 @@ FIRST_ONLY = [
 
 
 class Hole:
-    """A port that never answers, and the names looked for since, but by what hung before."""
+    """Return a port that never answers, and the names resolved since, except by earlier calls."""
 
     def __init__(self, stack: ExitStack, accepts: bool) -> None:
         self.asked: list[Any] = []
@@ -71,7 +71,7 @@ class Hole:
         listening.bind(("127.0.0.1", 0))
         listening.listen(64 if accepts else 0)
         self.address = listening.getsockname()
-        for _ in range(0 if accepts else 3):  # a full queue: the kernel drops what comes after
+        for _ in range(0 if accepts else 3):  # a full queue: the kernel drops further connections
             filling = stack.enter_context(socket.socket())
             filling.setblocking(False)
             filling.connect_ex(self.address)
@@ -103,7 +103,7 @@ def hole(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def warm(hole: Hole, name: str, model: str) -> None:
-    """Imports the SDK, where every connection is refused: no deadline is for an import."""
+    """Import the SDK while every connection is refused; the deadline does not cover an import."""
     if (name, model) in _WARM:
         return
     _WARM.add((name, model))

@@ -1,4 +1,4 @@
-"""What reports teach: the next one is predicted, within bounds, whatever happens to a session."""
+"""Reports calibrate the next prediction, within bounds, whatever happens to a session."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_a_constant_ratio_and_overhead_are_found(
 
 def test_one_hidden_text_does_not_spoil_the_ratio() -> None:
     known = learn(None, 10_000, 10_000, None)
-    known = learn(known, 50_000, 10_100, (10_000, 10_000))  # 100 tokens were added, 40,000 came
+    known = learn(known, 50_000, 10_100, (10_000, 10_000))  # 100 tokens were added, 40,000 reported
     assert known.ratio < 1.1
     assert known.overhead > 38_000
 
@@ -88,7 +88,7 @@ def manager(**settings: Any) -> MemoryManager:
 
 
 def conversation(memory: MemoryManager, rounds: int, ratio: float, overhead: int) -> None:
-    """Each round adds, builds, and reports what a provider of this ratio would."""
+    """Add, build, and report the tokens of a provider with this ratio, in each round."""
     for number in range(rounds):
         memory.add_user_message("s", f"question {number} " + "word " * 200)
         counted = price(memory, counted=True)
@@ -185,7 +185,7 @@ def test_two_models_in_turn_each_learn_their_ratio() -> None:
 
 
 def test_a_report_of_another_model_anchors_nothing_of_this_one() -> None:
-    """After a compression a negative rest is no part of what a request costs, whoever reported since."""
+    """After a compression, a request's cost never includes a negative rest."""
     alone, beside = (manager(max_tokens=100_000, model="acme-1") for _ in range(2))
     for memory in (alone, beside):
         conversation(memory, 20, ratio=1.0, overhead=0)

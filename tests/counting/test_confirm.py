@@ -1,4 +1,4 @@
-"""`count_policy="confirm"`: the provider is asked where its answer can decide something, and only then."""
+"""`count_policy="confirm"`: the provider is called only if its count can change a decision."""
 
 import asyncio
 import threading
@@ -26,7 +26,7 @@ MODEL = "acme-1"
 
 
 class Remote:
-    """A provider that counts `price(request)`, and notes what it was asked."""
+    """A provider that counts `price(request)` and records the requests."""
 
     fingerprint = "acme-remote"
 
@@ -64,7 +64,7 @@ Make = Callable[..., Remote]
 
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Installs a provider whose count of a request is what `price` says."""
+    """Install a provider that counts a request by `price`."""
 
     def make(price: Callable[[Mapping[str, Any]], Any]) -> Remote:
         remote = Remote(price)
@@ -85,7 +85,7 @@ def config(**settings: Any) -> MemoryConfig:
 
 
 def filled(tokens: int, **settings: Any) -> MemoryManager:
-    """A session that counts about so many tokens by four characters each."""
+    """Create a session of about so many tokens, by four characters each."""
     memory = MemoryManager(counter="chars4", config=config(**{"auto_compress": False, **settings}))
     for number in range(tokens // 50):
         memory.add_user_message("s", f"{number:>3} ".ljust(4 * 46, "x"))
@@ -323,7 +323,7 @@ def test_a_remote_counter_whose_format_is_not_here_is_not_asked(
 
 
 def other_manager(store: MemoryStore, redact: Any) -> MemoryManager:
-    """A manager with `redact` on a store in which another one without it wrote."""
+    """A manager with `redact` on a store that has entries written without it."""
     writer = MemoryManager(store, counter="chars4", config=config(auto_compress=False))
     for number in range(18):
         writer.add_user_message("s", f"{number:>3} my secret ".ljust(4 * 46, "x"))
@@ -388,7 +388,7 @@ def test_failing_endpoint_leaves_other_breakers_closed(
     for turn in range(5):
         memory.add_user_message("s", f"turn {turn}")
         memory.build_context("s")
-    assert len(down.asked) == 3  # then its endpoint rests
+    assert len(down.asked) == 3  # then calls to its endpoint pause
     memory.update_config("s", model="acme-2")
     memory.build_context("s")
     assert len(up.asked) == 1

@@ -1,4 +1,4 @@
-"""Counting: which counter answers, what is asked of it, and what happens when it misbehaves."""
+"""Counting: the choice of a counter, its input, and faults of counters."""
 
 import logging
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ PIXEL = (  # a PNG of one pixel
 
 
 class Letters:
-    """Counts a token for each character and remembers what it was asked."""
+    """A counter of one token for each character, which records the texts."""
 
     fingerprint = "letters"
 
@@ -197,7 +197,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         chosen(spec("mine"), name="nope")
 
 
-# ---------------------------------------------------------------- what is counted
+# ---------------------------------------------------------------- counted texts
 
 
 def count(new_entry: NewEntry) -> tuple[int, list[str]]:
@@ -296,11 +296,11 @@ def test_count_tokens_takes_entries_messages_system_and_tools() -> None:
     assert 5 < framed <= 20
 
 
-# ---------------------------------------------------------------- misbehaviour
+# ---------------------------------------------------------------- faults
 
 
 class PanicException(BaseException):
-    """What a Rust extension's panic looks like from Python: not an Exception."""
+    """An error like a Rust extension's panic: not an `Exception`."""
 
 
 BAD_ANSWERS: dict[str, Any] = {

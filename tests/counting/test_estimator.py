@@ -1,4 +1,4 @@
-"""The estimator: near the truth on every kind of text, never failing, and quick on long text."""
+"""The estimator is accurate on every kind of text, never fails, and is fast on long text."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from memman.counting import BYTES4, TextEstimator, estimator_for, model_ref, res
 from memman.counting.builtin import builtin_specs
 from memman.counting.estimator import LEADS, _families
 
-# Texts of our own and generated ones with their tokens by tiktoken, so that no tokenizer is needed here:
-# `python -m benchmarks.estimator --golden tests/counting/golden_counts.json` made it.
+# Our own and generated texts with their tokens by tiktoken, so no tokenizer is needed here.
+# Made by `python -m benchmarks.estimator --golden tests/counting/golden_counts.json`.
 GOLDEN = json.loads(Path(__file__).with_name("golden_counts.json").read_text("utf-8"))
 ENCODINGS = (("o200k_base", "gpt-4o"), ("cl100k_base", "gpt-4"))
 MODELS = ("gpt-4o", "gpt-4", "claude-sonnet-4-5", "claude-opus-4-7", "a model nobody knows")
@@ -33,7 +33,7 @@ def off(row: dict[str, Any], encoding: str, model: str) -> float:
     return tokens / row[encoding] - 1
 
 
-# ---------------------------------------------------------------- near the truth
+# ---------------------------------------------------------------- accuracy
 
 
 @pytest.mark.parametrize(("encoding", "model"), ENCODINGS)
@@ -44,7 +44,7 @@ def test_the_error_is_small_on_average_and_bounded_on_each_kind(encoding: str, m
     means = {kind: sum(map(abs, each)) / len(each) for kind, each in errors.items()}
     assert len(means) >= 15
     assert sum(means.values()) / len(means) < 0.09
-    # One short text stands for a whole language here: Turkish, whose words o200k knows well, is far over.
+    # One short text represents a whole language here: Turkish, a common language of o200k, is far over.
     assert max(means.values()) < 0.45, max(means, key=lambda kind: means[kind])
 
 
@@ -94,7 +94,7 @@ def test_every_script_has_a_weight_in_every_family() -> None:
         assert missing <= {"c", "W"}, name
 
 
-# ---------------------------------------------------------------- never failing
+# ---------------------------------------------------------------- failures
 
 
 def test_an_empty_text_costs_nothing() -> None:
@@ -129,14 +129,14 @@ def test_a_million_of_one_character_is_counted_by_all(text: str) -> None:
 
 
 def test_a_text_just_over_the_limit_is_still_counted_whole() -> None:
-    # The windows of a text that is barely long enough to be sampled must lie within it.
+    # The windows of a text that is barely long enough to be sampled must be within it.
     for length in range(16_380, 16_400):
         for character in ("x ", "漢"):
             text = (character * length)[:length]
             assert estimator_for().count_texts((text,))[0] > 1_000
 
 
-# ---------------------------------------------------------------- quick
+# ---------------------------------------------------------------- speed
 
 
 def test_a_long_text_costs_no_more_time_than_a_short_one() -> None:
@@ -155,7 +155,7 @@ def test_a_long_text_costs_no_more_time_than_a_short_one() -> None:
     assert seconds(long) < 10 * seconds(text[:16_384])
 
 
-# ---------------------------------------------------------------- the last resort
+# ---------------------------------------------------------------- the last fallback
 
 
 def test_it_answers_for_every_model_with_that_models_weights() -> None:

@@ -1,4 +1,4 @@
-"""What stands beside a message's text is priced as providers bill it."""
+"""The parts of a message besides its text are priced as providers bill them."""
 
 from __future__ import annotations
 

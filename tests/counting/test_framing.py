@@ -1,4 +1,4 @@
-"""The table of what providers bill around texts, and the price of tools."""
+"""The table of tokens that providers bill around texts, and the price of tools."""
 
 import pytest
 
@@ -23,7 +23,7 @@ WEATHER = {
 
 
 def words(texts):
-    """A counter whose figures can be told by heart: a token for each word."""
+    """A counter with predictable counts: a token for each word."""
     return [len(text.split()) for text in texts]
 
 

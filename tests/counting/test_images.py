@@ -58,7 +58,7 @@ def test_the_documented_examples(model, width, height, detail, tokens):
 
 SIGNS = (
     PNG + bytes(range(248, 256)) * 3
-)  # of which base64 makes `+` and `/`, and `-` and `_` in URLs
+)  # in base64 with `+` and `/`, and with `-` and `_` for URLs
 LINK = "data:image/png;base64," + base64.b64encode(SIGNS).decode()
 LARGE = "data:image/png;base64," + base64.b64encode(PNG + b"\x00" * 300_000).decode()
 SHAPES = {

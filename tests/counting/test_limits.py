@@ -1,4 +1,4 @@
-"""What models take is a fact from the table, or unknown."""
+"""The limits of a model are a fact from the table, or unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistral's reported tokens are Tekken's of the texts and a constant for each role."""
+"""Mistral reports Tekken's tokens of the texts and a constant for each role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model is understood from any spelling, and nothing is understood that is not sure."""
+"""A model is recognized in any spelling, and an ambiguous name is not."""
 
 from __future__ import annotations
 
@@ -187,12 +187,12 @@ def test_a_spelling_of_any_length_is_read_at_once(piece: str) -> None:
     assert model_ref(ref.name).name == ref.name
 
 
-# ---------------------------------------------------------------- plugins are asked first
+# ---------------------------------------------------------------- plugins come first
 
 
 @pytest.fixture
 def hooked() -> Iterator[Any]:
-    """Registers plugins for one test."""
+    """Register plugins for one test."""
     names: list[str] = []
 
     def register(plugin: object) -> None:
@@ -205,7 +205,7 @@ def hooked() -> Iterator[Any]:
 
 
 class Deployments:
-    """A plugin that knows what stands behind a deployment's name."""
+    """A plugin that knows the model behind a deployment's name."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer

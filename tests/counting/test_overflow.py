@@ -1,4 +1,4 @@
-"""A provider's refusal for length is told from its refusal for speed or credit, with its numbers."""
+"""A refusal for length is distinguished from one for rate or credit, and its numbers are read."""
 
 # ruff: noqa: E501 - the providers' sentences are longer than a line
 
@@ -261,7 +261,7 @@ Raised = Callable[[str, int, dict[str, Any]], Exception]
 
 @pytest.fixture(scope="module")
 def raised() -> Iterator[Raised]:
-    """What an SDK raises when its provider answers with a status and an error: over a real connection."""
+    """Return the error that an SDK raises for a status and a body, over a real connection."""
     answers: list[tuple[int, bytes]] = []
 
     class Refuses(BaseHTTPRequestHandler):
@@ -275,7 +275,7 @@ def raised() -> Iterator[Raised]:
             self.wfile.write(body)
 
         def log_message(self, *args: Any) -> None:
-            """Nothing: the tests say what they sent."""
+            """Send no log lines of the server; the tests check the requests."""
 
     server = HTTPServer(("127.0.0.1", 0), Refuses)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -336,7 +336,7 @@ def test_the_numbers_that_llama_cpp_gives_beside_its_message(raised: Raised) -> 
         (429, "rate_limit_exceeded", NO_OVERFLOW[1]),
         (429, "insufficient_quota", NO_OVERFLOW[3]),
         (413, "rate_limit_exceeded", NO_OVERFLOW[0]),
-        (429, None, CONTEXT[0][0]),  # the status says that it is for speed
+        (429, None, CONTEXT[0][0]),  # the status is for a rate limit
         (400, "invalid_api_key", "Incorrect API key provided"),
     ],
 )
@@ -361,7 +361,7 @@ def test_a_rate_limit_of_the_anthropic_sdk_is_no_overflow(raised: Raised) -> Non
 
 
 class ClientError(Exception):
-    """As botocore's: the message is in `response`."""
+    """An error like botocore's: the message is in `response`."""
 
     def __init__(self, code: str, message: str, status: int = 400) -> None:
         self.response = {

@@ -1,4 +1,4 @@
-"""What a context is said to cost is what the request costs by the model's own formula."""
+"""The tokens of a context are those of the request by the model's own formula."""
 
 from __future__ import annotations
 

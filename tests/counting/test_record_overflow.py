@@ -41,8 +41,8 @@ def trigger(memory: MemoryManager, session: str = "s") -> int:
 @pytest.mark.parametrize(
     ("model", "threshold"),
     [
-        ("gpt-4o", int(0.8 * (128_000 - 16_384))),  # the largest reply is kept free
-        ("gpt-5", int(0.8 * 272_000)),  # the input has a limit of its own
+        ("gpt-4o", int(0.8 * (128_000 - 16_384))),  # room for the largest reply
+        ("gpt-5", int(0.8 * 272_000)),  # the input has its own limit
         ("o3", int(0.8 * (200_000 - 70_000))),  # at most 35 % for the reply
         ("azure/my-gpt-4o-prod", 50_000),
         (None, 50_000),

@@ -1,4 +1,4 @@
-"""The remote meter: one request for one question, an answer in time, every failure a value."""
+"""The remote meter: one request per question, within a deadline, every failure a value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from memman.testing.laws import in_threads
 from tests.patience import PATIENCE
 
 MODEL = ModelRef("acme-1", family="acme", region="eu")
-LATE = 0.15  # seconds; the deadline of tests that wait for one
+LATE = 0.15  # seconds; the deadline of tests that wait for it
 
 
 def request(text: str = "hi") -> dict[str, Any]:
@@ -47,11 +47,11 @@ class Refusal(Exception):
 
 
 class PanicException(BaseException):
-    """What a Rust extension raises, under the name that pyo3 gives it."""
+    """An error like a Rust extension's, under the name that pyo3 gives it."""
 
 
 class Provider:
-    """A remote counter that answers what it is told to, the last answer for ever."""
+    """A remote counter that returns these results in turn, the last one for ever."""
 
     fingerprint = "acme-api"
 
@@ -79,7 +79,7 @@ class Provider:
 
 
 class Clock:
-    """A timer that goes when it is told to."""
+    """A timer that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -115,7 +115,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """What a counter that hangs waits for; opened at the end, so that no thread is left over."""
+    """An event for counters that hang; it is set at the end, so that no thread remains."""
     opened = threading.Event()
     yield opened
     opened.set()
@@ -198,7 +198,7 @@ def test_a_request_that_is_no_json_is_never_sent(ask: Ask, rendered: dict[str, A
     assert provider.asked == []
 
 
-# ---------------------------------------------------------------- what is remembered
+# ---------------------------------------------------------------- caching
 
 
 def test_an_equal_request_is_answered_from_the_cache(ask: Ask) -> None:
@@ -361,13 +361,13 @@ def test_the_cache_is_bounded() -> None:
     assert len(provider.asked) == remote_module._KEPT + 2
 
 
-# ---------------------------------------------------------------- one request for all who ask
+# ---------------------------------------------------------------- concurrent calls share one request
 
 
 @pytest.mark.parametrize("outcome", [42, Refusal(400), Refusal(429), Refusal(500), OSError(), -1])
 def test_twenty_threads_make_one_request_and_share_its_outcome(outcome: Any) -> None:
     def slowly() -> Any:
-        sleep(0.05)  # long enough that the others come while it is under way
+        sleep(0.05)  # long enough for the others to come before it ends
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
@@ -417,9 +417,7 @@ def test_a_thread_waits_for_the_request_of_a_task() -> None:
         task = asyncio.ensure_future(meter.aprice(request()))
         await asyncio.sleep(0)
         thread = asyncio.create_task(asyncio.to_thread(meter.price, request()))
-        await asyncio.sleep(
-            0.02
-        )  # the thread is waiting by now; were it not, it would hit the cache
+        await asyncio.sleep(0.02)  # the thread is waiting by now; otherwise it would hit the cache
         joined.set()
         return await task, await thread
 
@@ -554,7 +552,7 @@ def test_late_end_of_a_hung_call_only_makes_room(gate: threading.Event) -> None:
     assert answer.tokens == 7
 
 
-# ---------------------------------------------------------------- the breaker
+# ---------------------------------------------------------------- the circuit breaker
 
 
 def test_three_failures_open_the_breaker_one_probe_closes_it(ask: Ask) -> None:
@@ -617,7 +615,7 @@ def test_cached_counts_are_answered_during_a_pause(ask: Ask) -> None:
     assert isinstance(ask(meter, request()), TokenCount)
 
 
-# ---------------------------------------------------------------- strangers
+# ---------------------------------------------------------------- third-party counters
 
 
 @pytest.mark.parametrize("error", [Exception("boom"), PanicException("in Rust"), StopIteration()])

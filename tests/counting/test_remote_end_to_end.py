@@ -1,5 +1,5 @@
-"""A manager that confirms its counts with a provider's real SDK: whatever the provider does, nothing is
-raised, and a count that failed is told with its reason.
+"""A manager confirms counts with a provider's real SDK: no fault of the provider raises,
+and a failed count is reported with its reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FAILURES = {
 
 
 class Provider:
-    """A model, the plugin that counts for it, and where its counts go."""
+    """A model, the plugin that counts for it, and the endpoint of its counts."""
 
     def __init__(self, name: str, model: str, path: str, base: str, format_name: str) -> None:
         self.plugin = pytest.importorskip(f"memman_{name}")
@@ -71,7 +71,7 @@ def runtime(request: pytest.FixtureRequest) -> Any:
 
 
 def run(runtime: Any, model: str, tokens: int = 950, **settings: Any) -> tuple[Context, list[Any]]:
-    """Fills a session nearly up to its limit, builds and compresses; what was built, what fell back."""
+    """Fill a session nearly up to its limit, build and compress; return the contexts and the fallbacks."""
     heard: list[events.CountFellBack] = []
 
     def hear(sender: Any, event: events.CountFellBack) -> None:
@@ -101,7 +101,7 @@ def run(runtime: Any, model: str, tokens: int = 950, **settings: Any) -> tuple[C
 
 
 def warm(provider: Provider, server: LoopbackServer) -> None:
-    """Imports the SDK: a deadline is for a provider, not for a first import."""
+    """Import the SDK: the deadline covers a request, not a first import."""
     [spec] = provider.plugin.memman_token_counters()
     from memman.counting import model_ref
 
@@ -169,7 +169,7 @@ def test_a_missing_key_is_told_with_what_to_set(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     context, heard = run(runtime, provider.model)
     if provider.name == "openai":
-        # Another server than OpenAI's, as here, may need none: it is for the server to say.
+        # Servers other than OpenAI's may need no key, so the server decides.
         assert context.tokens.counter.startswith("openai:127.0.0.1")
         return
     assert context.tokens.counter == "chars4"

@@ -1,4 +1,4 @@
-"""What an SDK's error means, told from its attributes."""
+"""The meaning of an SDK's error is read from its attributes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memman.counting.failures import MOST_RETRY_SECONDS, failure_of, retry_after
 
 
 class SdkError(Exception):
-    """An error with whatever attributes its SDK gives it."""
+    """An error with the attributes that its SDK gives it."""
 
     def __init__(self, message: str = "no", **attributes: Any) -> None:
         super().__init__(message)
@@ -169,7 +169,7 @@ def test_a_long_message_is_cut() -> None:
     assert len(failure_of(ValueError("x" * 10_000)).reason) < 300
 
 
-# ---------------------------------------------------------------- how long to wait
+# ---------------------------------------------------------------- the pause before the next call
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_only_a_limit_says_when_to_come_back() -> None:
     assert failure_of(SdkError(response=response)).retry_after is None
 
 
-# ---------------------------------------------------------------- strangers
+# ---------------------------------------------------------------- third-party errors
 
 ODD = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=9), st.binary(max_size=9)

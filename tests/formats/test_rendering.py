@@ -225,7 +225,7 @@ class Fails(OpenAIChatFormat):
 
 
 class Lists(OpenAIChatFormat):
-    """A format that renders lists instead of tuples, as strangers' do."""
+    """A format that renders lists instead of tuples, like some third-party formats."""
 
     name = "lists"
 

@@ -1,4 +1,4 @@
-"""What a remote counter has around its SDK: names and endpoints."""
+"""The names and endpoints of remote counters."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The circuit breaker: when calls may be made."""
+"""The pauses of the circuit breaker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOW = 1_000.0
 
 @pytest.fixture
 def breaker() -> CircuitBreaker:
-    """One like that of a remote counter's endpoint."""
+    """Return a breaker like that of a remote counter's endpoint."""
     return CircuitBreaker(30, 300, tolerated=2)
 
 

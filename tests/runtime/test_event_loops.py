@@ -1,4 +1,4 @@
-"""An async manager belongs to one event loop at a time, and says so instead of hanging."""
+"""An async manager belongs to one event loop at a time, and raises instead of hanging."""
 
 from __future__ import annotations
 
@@ -119,4 +119,4 @@ def test_loop_that_ends_inside_an_add_leaves_no_lock(memory: AsyncMemoryManager)
 def test_without_asyncio_the_error_names_the_way_out(memory: AsyncMemoryManager) -> None:
     adding = memory.add_user_message("s", "x")
     with pytest.raises(WrongEventLoop, match=r"trio.*MemoryManager"):
-        adding.send(None)  # as trio does it: there is no event loop of asyncio
+        adding.send(None)  # as under trio: asyncio has no running event loop

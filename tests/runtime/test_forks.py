@@ -1,4 +1,4 @@
-"""A fork during work in threads: the child works with either manager, and never hangs."""
+"""After a fork during work in threads, the child's managers work and never hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adding to a store that writes twice because the answer to its first write was lost."""
+"""Adding to a store that repeats a write because the answer to the first was lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memman.testing import record_events
 
 
 class AnswerLost(MemoryStore):
-    """Writes, hears nothing, and writes again: as a store does whose connection broke."""
+    """A store that writes, gets no answer and writes again, as after a broken connection."""
 
     def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
@@ -47,7 +47,7 @@ def test_batch_of_a_lost_answer_is_added_once() -> None:
 
 
 class Counted(MemoryStore):
-    """Knows how often its log was read from the beginning."""
+    """A store that counts the reads of a log from its beginning."""
 
     reads = 0
 

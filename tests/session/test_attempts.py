@@ -1,4 +1,4 @@
-"""A futile attempt leaves its cost and its finished parts for the next one."""
+"""A failed attempt leaves its cost and its finished parts to the next one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fill(memory: MemoryManager, entries: int = 20) -> None:
         memory.add_user_message(S, f"{number} " + "abc " * 60)
 
 
-# ---------------------------------------------------------------- cost
+# ---------------------------------------------------------------- costs
 
 
 def test_cost_of_a_futile_compression_is_in_event_and_stats() -> None:
@@ -107,7 +107,7 @@ def test_a_clear_begins_a_new_account() -> None:
 
 
 def in_parts(*replies: Any, **settings: Any) -> tuple[MemoryManager, ScriptedSummarizer]:
-    """A session whose old part goes to its summarizer in several calls."""
+    """Return a session whose old part is summarized in several calls."""
     summarizer = ScriptedSummarizer(*replies)
     memory = MemoryManager(
         counter="chars4",

@@ -44,7 +44,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
 
 
 def fill(use: SyncUse, entries: int = 9, size: int = 10, **keywords: Any) -> list[str]:
-    """Messages of ten tokens each; their ids. Nine are just under the trigger of 100."""
+    """Add messages of ten tokens each; return their ids. Nine are just under the trigger of 100."""
     return [
         use.do("add_user_message", f"n{number} " + "word " * (size - 1), **keywords).id
         for number in range(entries)
@@ -262,7 +262,7 @@ def test_cancelled_call_is_not_repeated_at_once(make: Make) -> None:
     assert use.asked == 2
 
 
-# ---------------------------------------------------------------- a compression that does not pay
+# ---------------------------------------------------------------- a compression without a gain
 
 
 def test_small_gain_is_emitted_and_pauses_the_summarizer(
@@ -350,7 +350,7 @@ def test_an_automatic_compression_never_waits_behind_one_by_hand() -> None:
         waiting = asyncio.ensure_future(lock.__aenter__())
         await asyncio.sleep(0)
         await lock.__aexit__(None, None, None)
-        entered = await lock.try_enter()  # before the one that waits has had its turn
+        entered = await lock.try_enter()  # before the waiting one has its turn
         await waiting
         return entered
 
@@ -374,7 +374,7 @@ def test_plan_is_made_at_most_three_times(
     pins = iter(ids)
 
     def pinning(request: SummaryRequest) -> str:
-        other.pin(SESSION, next(pins))  # of the plan, in another manager
+        other.pin(SESSION, next(pins))  # after the plan, in another manager
         return "short"
 
     use.scripted.replies = (pinning,)
@@ -452,7 +452,7 @@ def test_automatic_plan_without_its_window_is_made_again(make: Make) -> None:
     fill(use, 2)
     assert use.asked == 2
     assert [each.content for each in use.do("get_summaries")] == ["short"]
-    assert use.do("get_stats").cost.calls == 2  # the one that was lost was paid for too
+    assert use.do("get_stats").cost.calls == 2  # the lost one was paid for too
 
 
 def test_summary_is_counted_by_the_counter_at_its_commit() -> None:
@@ -506,7 +506,7 @@ def test_a_store_that_always_refuses_ends_a_compression(make: Make) -> None:
 
 
 def background(make: Make, **settings: Any) -> tuple[SyncUse, Any]:
-    """A manager whose first summary waits for the gate."""
+    """Return a manager whose first summary waits for the gate."""
     use = make(background=True, **settings)
     gate = use.gate()
     use.scripted.replies = (Delayed("the first", gate), "another")
@@ -585,7 +585,7 @@ def test_futile_preparation_is_not_repeated_at_every_add(
 
 
 def left_in(store: MemoryStore) -> MemoryManager:
-    """Another manager of the same store: a closed one raises."""
+    """Return another manager of the same store: a closed one raises."""
     return MemoryManager(store, counter=words)
 
 
@@ -783,7 +783,7 @@ def test_without_a_thread_to_be_had_an_add_is_an_add(monkeypatch: pytest.MonkeyP
     use.close()
 
 
-# ---------------------------------------------------------------- what explains it
+# ---------------------------------------------------------------- traces
 
 
 def test_explain_has_the_last_attempt_and_the_pause(make: Make) -> None:
@@ -804,7 +804,7 @@ def test_compression_logs_one_line_without_content(
     fill(use, compress=False)
     with caplog.at_level(logging.INFO, logger="memman"):
         done = use.do("compress")
-        use.do("compress")  # of which nothing comes
+        use.do("compress")  # this one has no effect
     [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
     change = f"{done.tokens_before} -> {done.tokens_after} tokens (summary)"
     assert line == f"session {SESSION}: {len(done.replaced_ids)} entries compressed, {change}"

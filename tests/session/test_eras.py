@@ -26,7 +26,7 @@ def texts(memory: MemoryManager) -> list[str]:
 
 
 def twice(memory: MemoryManager) -> None:
-    """The same ids in two eras, with other entries around them."""
+    """Return the same ids in two eras, with other entries around them."""
     memory.add_user_message("s", "first", id="e1")
     memory.add_user_message("s", "second", id="e2")
     memory.clear_session("s")

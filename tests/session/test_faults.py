@@ -1,6 +1,6 @@
 """A fault at every step of a compression: it is committed whole or not at all, with its event.
 
-The faults come in by the ports that a user gives: the store, the counter and the summarizer. Each call
+The faults are in the protocols of a user: the store, the counter and the summarizer. Each call
 of each of them is a step; a fault strikes before or after it.
 """
 
@@ -32,7 +32,7 @@ class Killed(BaseException):
 
 
 class Steps:
-    """Counts the calls of ports while it is armed, and strikes at one of them."""
+    """A counter of the calls of protocols while armed, which fails at one of them."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -55,7 +55,7 @@ class Steps:
 
 
 class FaultyStore:
-    """A store in memory, each of whose methods is a step."""
+    """A store in memory; each of its methods is a step."""
 
     blocking = False
 
@@ -69,7 +69,7 @@ class FaultyStore:
 
 
 class AwaitedFaultyStore(FaultyStore):
-    """The same, awaited: a cancellation finds it before and after each method."""
+    """The same with awaitable methods: a cancellation comes before or after each one."""
 
     def __init__(self, steps: Steps) -> None:
         super().__init__(steps)
@@ -84,7 +84,7 @@ class AwaitedFaultyStore(FaultyStore):
 
 
 class Scene:
-    """A session that is about to be compressed, with a step at every call of a port."""
+    """Return a session before its compression, with a step at every call of a protocol."""
 
     def __init__(self, api: str, exclusive: bool, **settings: Any) -> None:
         self.steps = Steps()
@@ -154,7 +154,7 @@ def done(scene: Scene, told: list[events.Event], may_add: bool = False) -> bool:
 def struck(
     api: str, exclusive: bool, strike: str, verb: tuple[Any, ...], **settings: Any
 ) -> Iterator[tuple[Scene, Any, list[events.Event], str]]:
-    """The scene after a fault at each step, before and after it; the outcome and the step's name."""
+    """Run the scene with a fault before and after each step; return the outcomes and the steps' names."""
     clean = Scene(api, exclusive, **settings)
     clean.run(*verb)
     names = clean.steps.names
@@ -198,7 +198,7 @@ def test_fault_at_any_step_leaves_a_compression_whole_or_undone(
             assert whole is (outcome.compression_id is not None), where
         if strike in ("killed", "interrupt"):
             assert isinstance(outcome, Killed | KeyboardInterrupt), f"{where} was swallowed"
-        # And the session goes on.
+        # The session continues.
         scene.use.do("add_user_message", "later " * 30, compress=False)
         assert scene.use.do("compress").tokens_after <= 100, where
         assert len(History.of(scene.log()).items) == len(scene.use.do("get_active_entries"))
@@ -280,7 +280,7 @@ def test_any_summarizer_leaves_the_window_whole_or_unchanged(
         after = use.do("export_session"), use.do("get_active_entries"), use.do("get_stats")
         asked = msgspec.structs.replace(after[2], cost=before[2].cost)
         assert (*after[:2], asked) == before
-        assert after[2].cost.calls >= 1  # a call to no avail was paid, too
+        assert after[2].cost.calls >= 1  # a failed call was paid for, too
         assert [notice.fallback for notice in notices] == ["nothing was changed"]
     use.end()
 

@@ -245,7 +245,7 @@ def test_closed_or_dropped_iterator_leaves_nothing(
 
 
 def test_several_threads_follow_one_manager_that_others_write_to(memory: MemoryManager) -> None:
-    """Waiting holds no lock: writers of the same manager go on."""
+    """A wait holds no lock: writers of the same manager continue."""
     seen: list[list[Any]] = [[], []]
 
     def follow(own: list[Any]) -> None:

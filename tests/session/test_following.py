@@ -1,4 +1,4 @@
-"""A session in step with other processes: by the tail of the log if that is enough."""
+"""A session follows other processes: by the tail of the log if that is enough."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def letters(text: str) -> int:
 
 
 class Watched(MemoryStore):
-    """Notes the calls."""
+    """A store that records its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def two_on(store: Any, **second: Any) -> tuple[MemoryManager, MemoryManager]:
 
 
 def seen(memory: Any) -> dict[str, Any]:
-    """Everything that a manager knows of the session once it has looked at the store."""
+    """Return everything that a manager knows of the session after a look at the store."""
     memory.get_active_entries(SESSION)
     log = memory._core.sessions.find(SESSION).log
     window = log.window
@@ -134,7 +134,7 @@ def test_session_recreated_during_the_tail_read_is_loaded() -> None:
     ]
 
 
-# ---------------------------------------------------------------- records of others
+# ---------------------------------------------------------------- records of other processes
 
 
 def test_another_counters_entries_are_priced_by_ours_and_once() -> None:
@@ -172,7 +172,7 @@ def test_report_recorded_elsewhere_is_learned_here() -> None:
     there.build_context(SESSION)
     here.build_context(SESSION)
     assert there.get_stats(SESSION).drift is None
-    for input_tokens in (60, 65):  # less than we count: that holds for this window alone
+    for input_tokens in (60, 65):  # less than our count: this holds for this window alone
         here.record_usage(SESSION, {"input_tokens": input_tokens})
         there.add_user_message(SESSION, "and more")
         here.build_context(SESSION)
@@ -239,7 +239,7 @@ def test_own_record_of_a_recreated_session_is_emitted() -> None:
 
 
 class Interruption(BaseException):
-    """Raised by a signal handler."""
+    """An error of a signal handler."""
 
 
 def test_interruption_at_any_line_of_a_refresh_reloads() -> None:

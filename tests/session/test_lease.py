@@ -1,4 +1,4 @@
-"""Leases: workers of one store pay for one summary of a session, and nothing depends on it but money."""
+"""Leases: workers of one store pay for one summary of a session; only the cost depends on them."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_lease_held_by_all_costs_money_only(use: Any, path: str) -> None:
 
 
 def test_summary_made_elsewhere_is_not_paid_again(use: Any, path: str) -> None:
-    """The lease is free again, and the window that was planned for is over."""
+    """The lease is free again, and the planned window has changed."""
     other = use("the other's", store=path)
 
     class Late(SQLiteStore):

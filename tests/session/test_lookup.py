@@ -33,7 +33,7 @@ def memory(kind: Any) -> Iterator[MemoryManager]:
 
 
 def fill(memory: MemoryManager, first: int, number: int) -> list[str]:
-    """Entries of all kinds, among them old tool results, which become stubs."""
+    """Return entries of all kinds, among them old tool results, which become stubs."""
     made: list[Entry] = []
     for at in range(first, first + number):
         made.append(
@@ -49,7 +49,7 @@ def log_of(memory: MemoryManager) -> Any:
 
 
 def told(memory: MemoryManager, entry_id: str) -> Entry | None:
-    """Return the entry by the whole log."""
+    """Return the entry by a read of the whole log."""
     era: list[Any] = []
     for seq, record in log_of(memory):
         if type(record).__name__ == "Cleared":
@@ -98,7 +98,7 @@ def test_found_entry_equals_that_of_the_whole_log(memory: MemoryManager, seed: i
         active = {entry.id for entry in memory.get_active_entries("s")}
         for name in ids_of(memory):
             expected = told(memory, name)
-            if name in active or expected is None:  # the latter: of an earlier era, or gone
+            if name in active or expected is None:  # the latter is of an earlier era, or deleted
                 continue
             assert memory.get_entry("s", name) == expected
         assert [slot.entry.id for slot in History.of(_era(memory)).items] == [

@@ -141,7 +141,7 @@ def test_lost_answer_to_the_first_append_opens_once() -> None:
             answer = super().append(*given, **more)
             if not self.lost:
                 self.lost = True
-                return super().append(*given, **more)  # as a driver that tries again
+                return super().append(*given, **more)  # as a driver that retries
             return answer
 
     memory = manager(LosesFirstAnswer())

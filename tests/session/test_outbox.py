@@ -1,4 +1,4 @@
-"""Each committed record has one event, also when the answer of the store was lost."""
+"""Each committed record has one event, even if the answer of the store was lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Unreliable(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.lost: list[str] = []  # the methods whose next answer is lost
-        self.refused: list[str] = []  # those that refuse once
+        self.refused: list[str] = []  # the methods that refuse once
         self.interrupted: list[str] = []
 
     def append(self, *args: Any, **keywords: Any) -> Appended:
@@ -43,13 +43,13 @@ class Unreliable(MemoryStore):
         return answer
 
     def texts(self) -> list[str]:
-        """The texts of the added entries of the log."""
+        """Return the texts of the added entries of the log."""
         log = [record for _, record in self.read("s", 0, 1_000)]
         return [record.entry.text for record in log if isinstance(record, Added)]
 
 
 class Scene:
-    """A session with one entry, and a second one whose answer was lost."""
+    """Return a session with one entry, and a second one whose answer was lost."""
 
     def __init__(self, exclusive: bool = True) -> None:
         self.store = Unreliable()

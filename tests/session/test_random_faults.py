@@ -1,8 +1,8 @@
-"""Random calls over ports that fail at random: no acknowledged entry and no event is lost.
+"""Random calls of failing protocols: no acknowledged entry and no event is lost.
 
-A store that fails before or after it has written, a summarizer and a counter that misbehave, and receivers
-that raise and call the manager. `test_faults` strikes at every step of one compression; this driver finds
-what only a mixture of calls shows.
+The store fails before or after a write; the summarizer and the counter misbehave; receivers
+raise and call the manager. `test_faults` fails at every step of one compression; this driver
+finds faults of mixed calls.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LOG_EVENTS = [
 
 
 class Boom(Exception):
-    """An error that memman does not know."""
+    """An error of a type that memman does not know."""
 
 
 EXPECTED = (MemmanError, OSError, Boom, MemoryError, KeyboardInterrupt)
@@ -98,10 +98,10 @@ class Run:
             self.use.memory.on(kind, self._receive)
         self.failing = True
 
-    # ------------------------------------------------------------ ports
+    # ------------------------------------------------------------  protocols
 
     def strike(self, errors: list[type[BaseException]]) -> None:
-        """Raise one of the errors now and then."""
+        """Raise a random error in some calls."""
         if self.failing and self.random.random() < 0.05:
             raise self.random.choice(errors)("a fault of the test")
 

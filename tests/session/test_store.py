@@ -1,4 +1,4 @@
-"""A store with the six required methods only: what is derived, and what is refused."""
+"""A store with the six required methods only: derived capabilities and refused calls."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SixMethods:
 
 
 def life(memory: MemoryManager) -> list[object]:
-    """What a manager returns over the life of a session that needs every derived capability."""
+    """Return the results of a session's life that needs every derived capability."""
     seen: list[object] = []
     for number in range(12):
         memory.add_user_message("s", f"message {number}: " + "word " * 50, id=f"m{number}")

@@ -24,7 +24,7 @@ ARN = "arn:aws:bedrock:ap-southeast-1:666666666666:application-inference-profile
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The requests that reach a server at the addresses of the providers."""
+    """Return the requests that reach a server at the addresses of the providers."""
     seen: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,7 +54,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def foreign(**settings: Any) -> str:
-    """A document from elsewhere with these settings."""
+    """Return a document from another user with these settings."""
     memory = MemoryManager()
     memory.add_user_message("shared", "hello")
     memory.add_assistant_message("shared", "hi")

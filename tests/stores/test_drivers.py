@@ -1,4 +1,4 @@
-"""The same store by another SQLite library: what differs between them is not to be seen from outside.
+"""A store has the same results with another SQLite library.
 
 Two libraries in one process must not have the same file open, so these tests use several processes.
 """
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> str:
 
 
 def in_child(work: Any) -> None:
-    """Runs `work` in a forked process, which must come to its end."""
+    """Run `work` in a forked process, which must end."""
     pid = os.fork()
     if pid == 0:
         status = 1

@@ -1,7 +1,7 @@
-"""A process killed between any two statements leaves the state before or after, and a retry ends it.
+"""A process killed between any two statements leaves the old state or the new one; a retry completes it.
 
-The n-th statement of a verb kills its own process, for every n. A fresh store then sees what was there
-before or what would have been there after, and the same call with the same ids brings it to the latter.
+The n-th statement of a call kills its own process, for every n. A fresh store then has the old state
+or the new one, and the same call with the same ids leads to the new one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.kinds import IN_FILES, InFile, InPostgres
 
 _KILLED = -signal.SIGKILL
 COMPRESSING = MemoryConfig(max_tokens=400, min_entries_to_compress=2, recent_window=2)
-# From Python 3.12 on, forking a process with threads warns; these children start fresh.
+# From Python 3.12 on, forking a process with threads warns; these children are new processes.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 class Strike:
-    """Kills this process at a statement; with 0 it survives."""
+    """Kill this process at a statement; with 0 it survives."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -77,7 +77,7 @@ def struck(work: Callable[[Strike], object], at: int) -> bool:
         finally:
             os._exit(status)
     ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert ended in (0, _KILLED), "the verb failed"
+    assert ended in (0, _KILLED), "the method failed"
     return ended == _KILLED
 
 
@@ -95,7 +95,7 @@ def look(store: Any, session_id: str) -> Any:
     window = [(place, encode(record)) for place, record in snapshot.window]
     names = ["a", "b", "k", "k/0", "x", *[f"n{number}" for number in range(40)]]
     found = [seq for seq, _ in store.find(session_id, names)]
-    if isinstance(store, SQLiteStore):  # a feed of PostgreSQL waits for everybody's transactions
+    if isinstance(store, SQLiteStore):  # a feed of PostgreSQL waits for all transactions
         fed = [item.seq for item in store.feed(limit=100_000) if item.session_id == session_id]
         assert fed == [seq for seq, _ in log], "the feed is not the log"
     [info] = listed
@@ -156,14 +156,14 @@ def delete(store: Any, session_id: str, _epoch: int) -> None:
     store.delete(session_id)
 
 
-VERBS = [
+METHODS = [
     (nothing, append_one), (prepared, append_one), (nothing, append_many), (prepared, append_many),
     (prepared, compress), (prepared, clear), (nothing, bring_in), (prepared, delete),
     (prepared, delete_entries),
 ]  # fmt: skip
 
 
-LONG = {append_one, bring_in, clear}  # each is written by the same code as one of the others
+LONG = {append_one, bring_in, clear}  # each shares its code with one of the others
 
 
 @pytest.fixture(params=IN_FILES)
@@ -173,25 +173,25 @@ def kind(request: pytest.FixtureRequest) -> Iterator[InFile | InPostgres]:
     made.remove()
 
 
-def hunt(kind: InFile | InPostgres, prepare: Any, verb: Any) -> None:
-    """Kill `verb` at each of its statements, each time on a new session."""
+def hunt(kind: InFile | InPostgres, prepare: Any, method: Any) -> None:
+    """Kill the call `method` at each of its statements, each time on a new session."""
     seen = set()
     for at in range(1, 1_000):
         session = f"s{at}"
-        epoch, before, after = foreseen(kind, prepare, verb, session)
+        epoch, before, after = foreseen(kind, prepare, method, session)
 
         def work(strike: Strike, session: str = session, epoch: int = epoch, at: int = at) -> None:
             strike.left = 0
             store = kind.open()
             strike.left = at
-            verb(store, session, epoch)
+            method(store, session, epoch)
 
         killed = struck(work, at)
         with closing(kind.open()) as fresh:
             found = look(fresh, session)
             assert found in (before, after), f"neither before nor after, killed at statement {at}"
             seen.add(found == after)
-            verb(fresh, session, epoch)
+            method(fresh, session, epoch)
             assert look(fresh, session) == after, f"not as after one call, killed at statement {at}"
         if not killed:
             break
@@ -200,12 +200,12 @@ def hunt(kind: InFile | InPostgres, prepare: Any, verb: Any) -> None:
 
 
 def foreseen(
-    kind: InFile | InPostgres, prepare: Any, verb: Any, session: str
+    kind: InFile | InPostgres, prepare: Any, method: Any, session: str
 ) -> tuple[int, Any, Any]:
     """Return a prepared session's epoch and state, and the state after the call."""
     with closing(kind.open()) as store:
         prepare(store, "whole")
-        verb(store, "whole", (store.state("whole") or (0, 0))[1])
+        method(store, "whole", (store.state("whole") or (0, 0))[1])
         after = look(store, "whole")
         store.delete("whole")
         prepare(store, session)
@@ -213,19 +213,19 @@ def foreseen(
 
 
 @pytest.mark.parametrize(
-    ("prepare", "verb"),
+    ("prepare", "method"),
     [
         pytest.param(
-            begun, verb, id=f"{verb.__name__}-{begun.__name__}",
-            marks=[pytest.mark.long] if verb in LONG else [],
+            begun, method, id=f"{method.__name__}-{begun.__name__}",
+            marks=[pytest.mark.long] if method in LONG else [],
         )
-        for begun, verb in VERBS
+        for begun, method in METHODS
     ],
 )  # fmt: skip
 def test_kill_at_any_statement_leaves_state_before_or_after(
-    kind: InFile | InPostgres, prepare: Any, verb: Any
+    kind: InFile | InPostgres, prepare: Any, method: Any
 ) -> None:
-    hunt(kind, prepare, verb)
+    hunt(kind, prepare, method)
 
 
 @pytest.mark.long
@@ -258,9 +258,9 @@ def test_killed_deletion_deletes_all_or_nothing(
     assert at > 5
 
 
-@pytest.mark.parametrize("verb", [compress, clear])
+@pytest.mark.parametrize("method", [compress, clear])
 def test_window_committed_apart_from_its_record_is_detected(
-    kind: InFile | InPostgres, verb: Any, monkeypatch: pytest.MonkeyPatch
+    kind: InFile | InPostgres, method: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_reshape, real_commit = sqlite_tables.replace_window, steps.commit
 
@@ -284,7 +284,7 @@ def test_window_committed_apart_from_its_record_is_detected(
     monkeypatch.setattr(sqlite_tables, "replace_window", torn_reshape)
     monkeypatch.setattr(steps, "commit", torn_commit)
     with pytest.raises(AssertionError, match="neither before nor after"):
-        hunt(kind, prepared, verb)
+        hunt(kind, prepared, method)
 
 
 # ---------------------------------------------------------------- making the tables

@@ -1,4 +1,4 @@
-"""Processes that are killed at random while they share one session lose and double nothing."""
+"""Processes that are killed at random lose and double nothing in a shared session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store in memory keeps every law, and the kit detects stores that break one."""
+"""The store in memory keeps every law, and the kit finds stores that break one."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ class TestMemoryStore(StoreConformance):
 
 
 class WithoutEpochCheck(MemoryStore):
-    """Takes a commit on any epoch."""
+    """A store that accepts a commit on any epoch."""
 
     def commit(
         self,
@@ -35,7 +35,7 @@ class WithoutEpochCheck(MemoryStore):
 
 
 class WithoutRecordIdCheck(MemoryStore):
-    """Appends a retried record a second time."""
+    """A store that appends a retried record a second time."""
 
     def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
@@ -47,7 +47,7 @@ class WithoutRecordIdCheck(MemoryStore):
 
 
 class WithFeedInSessionOrder(MemoryStore):
-    """Its feed lists one session after the other, so a later record may come before a cursor."""
+    """A store whose feed lists sessions in turn, so a later record may precede a cursor."""
 
     def feed(self, after: str = "", limit: int = 1_000) -> list[FeedItem]:
         places = [
@@ -63,7 +63,7 @@ class WithFeedInSessionOrder(MemoryStore):
 
 
 class WithLeaseForEverybody(MemoryStore):
-    """Gives a lease to every worker."""
+    """A store that gives a lease to every worker."""
 
     def lease(self, session_id: str, holder: str, seconds: float) -> bool:
         return super().lease(session_id, "everybody", seconds)

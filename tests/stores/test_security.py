@@ -100,7 +100,7 @@ def test_hostile_ids_and_texts_are_only_data(kind: Any) -> None:
             assert {entry.name for entry in came["entries"] if entry.type == "tool_call"} == {text}
         listed = memory.list_sessions()
         assert set(HOSTILE) < set(listed)
-        # Each has its own and nothing of another's.
+        # Each session has its own records and no others.
         assert len({len(memory.get_entries(text)) for text in HOSTILE}) == 1
         memory.clear_session(HOSTILE[0])
         memory.delete_session(HOSTILE[1])
@@ -250,7 +250,7 @@ def test_no_module_makes_code_of_data() -> None:
 
 
 def faults_of(path: Path) -> Iterator[Callable[[], object]]:
-    """Calls that a store must refuse, each on a session that is full of the canary."""
+    """Return calls that a store must refuse, each on a session that is full of the canary."""
     store = SQLiteStore(path, timeout=0.05)
     memory = MemoryManager(store, counter="chars4", config=SMALL)
     memory.add_user_message("s", f"{CANARY} text", id="a", metadata={"k": CANARY})

@@ -1,4 +1,4 @@
-"""The store in a SQLite file: every law of the protocol, and what only a file can go through."""
+"""The store in a SQLite file: every law of the protocol, and the faults of files."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def test_closed_store_raises(store: SQLiteStore) -> None:
 
 
 def test_lease_taken_while_waiting_is_respected(store: SQLiteStore, path: str) -> None:
-    """By the clock as it is when the file is free, not as it was when the call was made."""
+    """The lease starts by the clock when the file is free, not when the call was made."""
     store.append("s", (added("a"),))
     waiting = SQLiteStore(path, timeout=10)
     other = sqlite3.connect(path, isolation_level=None)

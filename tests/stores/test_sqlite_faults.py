@@ -1,6 +1,6 @@
 """Faults of a file and of the processes that have it open: nothing is lost without an error.
 
-Every fault is a real one. A typed error changes nothing, and work goes on when the fault is gone.
+Every fault is a real one. A typed error changes nothing, and calls succeed after the fault.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def test_fork_outside_python_keeps_the_parents_connection(
     assert ids_in(store) == ["a", "b"]
 
 
-# ---------------------------------------------------------------- the file goes away
+# ---------------------------------------------------------------- a file that disappears
 
 
 @pytest.mark.parametrize("end", ["", "-wal", "-shm"])
@@ -196,7 +196,7 @@ def test_moved_file_is_detected_and_works_again_when_back(
     store: SQLiteStore, path: str, end: str
 ) -> None:
     append(store, "a")
-    store._look_at = 0  # which else is a second later
+    store._look_at = 0  # otherwise it is a second later
     Path(path + end).rename(path + ".away")
     for _ in range(2):
         with pytest.raises(StoreError, match=r"moved, deleted or replaced .* nothing was changed"):
@@ -384,7 +384,7 @@ def as_somebody_else(work: Callable[[], object]) -> bool:
 
 
 def of_somebody_else(work: Callable[[], object]) -> int:
-    """The process in which such a user does `work`."""
+    """Run `work` as such a user."""
 
     def restricted() -> None:
         if os.geteuid() == 0:
@@ -397,7 +397,7 @@ def of_somebody_else(work: Callable[[], object]) -> int:
 
 @pytest.fixture
 def open_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder that every user can reach."""
+    """Return a folder that every user can reach."""
     folder = Path("/tmp") / f"memman-{os.getpid()}-{tmp_path.name}"  # noqa: S108 - pytest's own is private
     folder.mkdir()
     yield folder
@@ -470,11 +470,11 @@ def test_reader_creates_no_files(
 
 
 def test_reader_sees_concurrent_writes(open_folder: Path) -> None:
-    """A writer that comes, appends, empties its log, goes, and comes again."""
+    """Run a writer that opens, appends, truncates its log, closes, and opens again."""
     file = open_folder / "chat.db"
     with closing(SQLiteStore(file)) as store:
         append(store, "0")
-    file.chmod(0o644)  # a new database is its owner's alone
+    file.chmod(0o644)  # a new database has the rights of its owner alone
     (asks, asked), (says, said) = os.pipe(), os.pipe()
 
     def work() -> None:
@@ -521,7 +521,7 @@ def test_unreadable_file_error_names_permission(
         append(store, "a")
         for part in ("", "-wal") if end else ("",):
             shutil.copy(open_folder / f"live.db{part}", f"{file}{part}")
-            Path(f"{file}{part}").chmod(0o644)  # a new database is its owner's alone
+            Path(f"{file}{part}").chmod(0o644)  # a new database has the rights of its owner alone
     if mode is not None:
         Path(f"{file}{end}").chmod(mode)
     open_folder.chmod(0o555)

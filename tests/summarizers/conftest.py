@@ -1,4 +1,4 @@
-"""A request, and a manager with enough in its log for a summary."""
+"""A request, and a manager with enough entries for a summary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def request_() -> SummaryRequest:
 
 @pytest.fixture
 def filled() -> Callable[..., Any]:
-    """Fills a session `s` of a manager with thirty exchanges."""
+    """Fill a session `s` of a manager with thirty exchanges."""
 
     def fill(memory: MemoryManager) -> MemoryManager:
         for number in range(30):

@@ -1,4 +1,4 @@
-"""A summarizer may be a callable, an object or a name; what cannot be one is refused with what to do."""
+"""A summarizer is a callable, an object or a name; other values are refused with advice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Fill = Callable[[MemoryManager], MemoryManager]
 
 
 class Named:
-    """A plugin with one summarizer, `acme:MODEL`, whose answers a test sets."""
+    """A plugin with one summarizer, `acme:MODEL`, whose replies a test sets."""
 
     def __init__(self, answer: Callable[[str], Any]) -> None:
         self.answer = answer
@@ -133,7 +133,7 @@ def test_one_that_is_refused_leaves_the_one_before() -> None:
     assert "The first." in summary_of(memory)
 
 
-# ---------------------------------------------------------------- answers
+# ---------------------------------------------------------------- replies
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_callable_that_returns_no_text_is_told(answer: Any, filled: Fill) -> N
 
 
 class Reluctant(str):
-    """A string of a library's own kind, which does nothing that strings do."""
+    """A library's own subclass of str whose methods all fail."""
 
     def strip(self, *args: Any) -> str:
         raise RuntimeError("no strip")
@@ -367,14 +367,14 @@ def test_a_command_in_a_shared_log_does_not_run(filled: Fill, tmp_path: Any) -> 
     assert not (tmp_path / "ran").exists()
 
 
-# ---------------------------------------------------------------- what is not here
+# ---------------------------------------------------------------- summarizers of other processes
 
 
 @pytest.fixture
 def elsewhere(found: Plugins, filled: Fill) -> MemoryStore:
-    """A store whose session names a summarizer that only another process has."""
+    """Return a store whose session names a summarizer that only another process has."""
     store = MemoryStore()
-    # Names are not looked up where a summarizer is given.
+    # A given summarizer replaces the lookup of the name.
     there = filled(MemoryManager(store, config=CONFIG, summarizer="digest"))
     there.update_config("s", summarizer="acme:m")
     return store

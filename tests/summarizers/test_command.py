@@ -1,4 +1,4 @@
-"""A program as a summarizer: real programs, on this machine, well-behaved and not."""
+"""A program as a summarizer: real programs, on this machine, correct and faulty."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def within(request: SummaryRequest, seconds: float | None) -> SummaryRequest:
 
 
 def running(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -96,7 +96,7 @@ def test_the_loop_goes_on_while_a_command_works(request_: SummaryRequest, tmp_pa
             await memory.add_user_message("s", f"Question {number}: " + "why is it red? " * 6)
         work = asyncio.ensure_future(memory.compress("s"))
         await asyncio.sleep(0.1)
-        flag.touch()  # only a loop that is free comes here
+        flag.touch()  # this line needs a free event loop
         return bool((await work).replacements)
 
     assert asyncio.run(run())
@@ -122,7 +122,7 @@ def test_failing_command_is_reported_and_the_digest_used(
     assert reason in notice.reason  # type: ignore[attr-defined]
 
 
-# ---------------------------------------------------------------- what is run
+# ---------------------------------------------------------------- the command line
 
 
 def test_the_prompt_is_on_stdin_and_stdout_is_the_summary(request_: SummaryRequest) -> None:
@@ -175,7 +175,7 @@ def test_a_program_that_went_away_is_told_when_it_is_asked(
         summarizer.summarize(request_)
 
 
-# ---------------------------------------------------------------- how it fails
+# ---------------------------------------------------------------- failures
 
 
 def test_failure_has_status_and_stderr_but_no_arguments(
@@ -303,7 +303,7 @@ def test_ten_failures_leave_no_file_open(request_: SummaryRequest) -> None:
     for _ in range(10):
         with pytest.raises(SummarizerFailed):
             summarizer.summarize(request_)
-    ends = time.monotonic() + PATIENCE  # the threads that read close what they read
+    ends = time.monotonic() + PATIENCE  # the reading threads close their pipes
     while open_files() > before and time.monotonic() < ends:
         time.sleep(0.02)
     assert open_files() <= before

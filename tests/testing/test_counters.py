@@ -1,4 +1,4 @@
-"""memman's own counters conform, and the kit tells when a counter does not."""
+"""memman's own counters conform, and the kit finds one that does not."""
 
 import socket
 import threading
@@ -46,9 +46,7 @@ class TestEstimate(CounterConformance):
     models = ("gpt-4o", "claude-sonnet-4-5", "a model nobody knows")
     module = "memman"
     sdk = "tiktoken"
-    slack = (
-        5  # where two texts meet there may be a rare sequence of classes, which weighs up to 4.5
-    )
+    slack = 5  # two texts may join to a rare sequence of classes, which weighs up to 4.5
 
     def make_counter(self) -> LocalCounter:
         return estimator_for(model_ref(self.models[0]))
@@ -89,14 +87,14 @@ class TestTiktoken(CounterConformance):
 
 
 class Panic(BaseException):
-    """What a Rust extension raises."""
+    """An error like a Rust extension's."""
 
 
 Panic.__name__ = "PanicException"
 
 
 class Counter:
-    """A sound counter; `spoil` makes what it answers wrong, `name` is its fingerprint."""
+    """A correct counter; `spoil` changes its counts, `name` is its fingerprint."""
 
     def __init__(self, spoil: Any = None, name: Any = "sound") -> None:
         self.fingerprint = name
@@ -110,7 +108,7 @@ class Counter:
 
 
 def each(rule: Callable[[str, int], Any]) -> Callable[..., Any]:
-    """Spoils each count on its own."""
+    """Spoil each count separately."""
     return lambda counter, texts, counts: [rule(*pair) for pair in zip(texts, counts, strict=True)]
 
 
@@ -137,7 +135,7 @@ def differs_by_thread(counter: Counter, texts: Sequence[str], counts: list[int])
 
 
 def connects(counter: Counter, texts: Sequence[str], counts: list[int]) -> list[int]:
-    with suppress(OSError, AssertionError):  # hides that it tried
+    with suppress(OSError, AssertionError):  # hides its own count
         socket.create_connection(("127.0.0.1", 9), timeout=0.1).close()
     return counts
 

@@ -1,4 +1,4 @@
-"""`survival` says which facts are still in the context."""
+"""`survival` lists the facts that are still in the context."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_fact_that_a_compression_took_out_is_lost() -> None:
     memory = told()
     for number in range(30):
         memory.add_user_message("s", f"{number} " + "please go on " * 20)
-    memory.update_config(strategy="token_buffer")  # it drops, and writes no digest
+    memory.update_config(strategy="token_buffer")  # this one drops, without a digest
     memory.compress("s", target_tokens=400)
     result = survival(memory, "s", [*FACTS, "please go on"])
     assert (result.kept, result.lost) == (("please go on",), FACTS)

@@ -1,4 +1,4 @@
-"""The fakes do what a test relies on."""
+"""The fakes behave as tests expect."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""memman's own formats conform, and the kit tells when a format does not."""
+"""memman's own formats conform, and the kit finds one that does not."""
 
 import copy
 from typing import Any
@@ -272,7 +272,7 @@ class TestMistral(FormatConformance):
 class TestLangChain(FormatConformance):
     samples = LANGCHAIN
     rules = "langchain"
-    unknown = None  # what is beside `type` and `data` is nobody's
+    unknown = None  # keys other than `type` and `data` have no owner
 
     def make_format(self) -> Format:
         return LangChainFormat()
@@ -290,7 +290,7 @@ class TestText(FormatConformance):
 
 
 class Forgetful(OpenAIChatFormat):
-    """Renders without what it has no meaning for."""
+    """A format that drops unknown parts."""
 
     def render(self, turn: Turn) -> Rendered:
         rendered = super().render(turn)
@@ -300,7 +300,7 @@ class Forgetful(OpenAIChatFormat):
 
 
 class Invalid(OpenAIChatFormat):
-    """Forgets to answer calls."""
+    """A format that drops the results of calls."""
 
     def render(self, turn: Turn) -> Rendered:
         rendered = super().render(turn)
@@ -309,7 +309,7 @@ class Invalid(OpenAIChatFormat):
 
 
 class Shared(OpenAIChatFormat):
-    """Changes the messages that it is given."""
+    """A format that changes the given messages."""
 
     def parse(self, messages):
         new_entries = super().parse(copy.deepcopy(messages))

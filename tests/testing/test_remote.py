@@ -1,4 +1,4 @@
-"""The kit of remote counters: a plain counter keeps its laws, and each broken one is told."""
+"""The kit of remote counters: a plain counter keeps its laws, and each broken one is found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOOL = {"name": "read_file", "description": "Reads a file", "input_schema": {"ty
 
 
 class Refused(Exception):
-    """A provider's error, with its response as SDKs have it."""
+    """A provider's error, with a response as of SDKs."""
 
     def __init__(self, error: urllib.error.HTTPError) -> None:
         super().__init__(f"status {error.code}")
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 class PlainCounter:
-    """A counter by `urllib`; every step of it is there to be broken."""
+    """A counter by `urllib`; a subclass can break each step of it."""
 
     fingerprint = "plain"
 
@@ -164,7 +164,7 @@ class Random(PlainCounter):
 
 
 class OfOneLoop(PlainCounter):
-    """Like an async client whose connections belong to the loop that made them."""
+    """A client like an async one whose connections belong to the loop that made them."""
 
     loop: Any = None
 

@@ -1,4 +1,4 @@
-"""The kit of summarizers behind a provider: a plain one keeps its laws, and each broken one is told."""
+"""The kit of remote summarizers: a plain one keeps its laws, and each broken one is found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYSTEM = "Summarize."
 
 
 class Refused(Exception):
-    """A provider's error, with its response as SDKs have it."""
+    """A provider's error, with a response as of SDKs."""
 
     def __init__(self, error: urllib.error.HTTPError) -> None:
         super().__init__(f"status {error.code}")
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 class Plain:
-    """A summarizer by `urllib`; every step of it is there to be broken."""
+    """A summarizer by `urllib`; a subclass can break each step of it."""
 
     def __init__(self, url: str, key: str = KEY) -> None:
         self.url = url
@@ -265,12 +265,12 @@ def test_every_law_of_its_own_is_broken_by_somebody() -> None:
     assert own - elsewhere == {law for _, law in BROKEN} & own
 
 
-# ---------------------------------------------------------------- what plugins are built with
+# ---------------------------------------------------------------- helpers of plugins
 
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits, not waited for."""
+    """Return the pauses, without waiting."""
     waits: list[float] = []
     clock = [100.0]
 

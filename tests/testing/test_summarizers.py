@@ -1,4 +1,4 @@
-"""A summarizer that behaves conforms, sync or async, and the kit tells when one does not."""
+"""A correct summarizer conforms, sync or async, and the kit finds one that does not."""
 
 import time
 
