@@ -67,26 +67,24 @@ class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer
 
 
 class Exchange(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Items that are compressed together or not at all.
-
-    `pinned` is true if one of them is, `unanswered` counts the calls without a result.
-    """
+    """Items that are compressed together or not at all."""
 
     items: tuple[WindowItem, ...]
-    tokens: int
-    pinned: bool
-    unanswered: int = 0
-    results: int = 0
 
+    @property
+    def tokens(self) -> int:
+        """The tokens of all items."""
+        return sum(item.tokens for item in self.items)
 
-def _exchange(items: Sequence[WindowItem]) -> Exchange:
-    return Exchange(
-        tuple(items),
-        sum(item.tokens for item in items),
-        any(item.pinned for item in items),
-        sum(item.unanswered for item in items),
-        sum(item.entry.type == "tool_result" for item in items),
-    )
+    @property
+    def pinned(self) -> bool:
+        """Whether one of the items is pinned."""
+        return any(item.pinned for item in self.items)
+
+    @property
+    def unanswered(self) -> int:
+        """The number of calls without a result."""
+        return sum(item.unanswered for item in self.items)
 
 
 _Turn = str | int  # a message id, or the number of entries by others that came before
@@ -167,7 +165,7 @@ class _Pairing:
         made = self._exchanges
         ends = [*self._starts[len(made) + 1 :], self._paired]
         for start, end in zip(self._starts[len(made) :], ends, strict=False):
-            made.append(_exchange(self._items[start:end]))
+            made.append(Exchange(tuple(self._items[start:end])))
         return made
 
     def _tie(self, number: int) -> WindowItem | None:
