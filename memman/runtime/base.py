@@ -76,10 +76,10 @@ class Runtime(Protocol):
     ) -> T:
         """Return the result of a method of a port; a blocking one does not block the event loop."""
 
-    async def complete(self, work: Coroutine[Any, Any, T]) -> T:
+    def complete(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Run `work` to its end even if this task is cancelled, and raise the cancellation then."""
 
-    async def shield(self, work: Coroutine[Any, Any, None]) -> None:
+    def shield(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         """Await `work`, which continues if this task is cancelled; the cancellation is raised at once."""
 
     async def call_summarizer(

@@ -131,14 +131,17 @@ class SyncRuntime:
     async def call(
         self, port: object, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
     ) -> T:
-        name = f"{type(port).__name__}.{getattr(method, '__name__', '')}"
-        return _plain(method(*args, **kw), name, "ports")
+        answer = method(*args, **kw)
+        if isinstance(answer, Awaitable):
+            name = f"{type(port).__name__}.{getattr(method, '__name__', '')}"
+            raise _refused(answer, name, "ports")
+        return answer
 
-    async def complete(self, work: Coroutine[Any, Any, T]) -> T:
-        return await work
+    def complete(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        return work
 
-    async def shield(self, work: Coroutine[Any, Any, None]) -> None:
-        await work
+    def shield(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        return work
 
     async def call_summarizer(
         self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
@@ -150,7 +153,9 @@ class SyncRuntime:
             if is_cancellation(error):  # of the summarizer's own: a thread cannot be cancelled
                 raise SummarizerCancelled(WAS_CANCELLED) from error
             raise
-        return _plain(answer, "the summarizer", "summarizers")
+        if isinstance(answer, Awaitable):
+            raise _refused(answer, "the summarizer", "summarizers")
+        return answer
 
     def _on_thread(self, call: Callable[[], T], timeout: float) -> T:
         result = self._summarizer_calls.start(call)
@@ -204,11 +209,9 @@ class SyncRuntime:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def _plain(answer: T | Awaitable[T], name: str, ports: str) -> T:
-    """Return a result. Raises `AsyncPortRefused` if it is an awaitable."""
-    if isinstance(answer, Awaitable):
-        close_awaitable(answer)
-        raise AsyncPortRefused(
-            f"{name} returned an awaitable: use AsyncMemoryManager for async {ports}"
-        )
-    return answer
+def _refused(answer: object, name: str, ports: str) -> AsyncPortRefused:
+    """Close an awaitable that a port returned, and return the error to raise."""
+    close_awaitable(answer)
+    return AsyncPortRefused(
+        f"{name} returned an awaitable: use AsyncMemoryManager for async {ports}"
+    )

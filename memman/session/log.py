@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -262,12 +262,16 @@ class SessionLog:
 
     # ------------------------------------------------------------ writing
 
-    async def append(self, records: tuple[Record, ...], *, named: bool = False) -> Appended:
+    def append(self, records: tuple[Record, ...], *, named: bool = False) -> Awaitable[Appended]:
         """Append records that leave the window's shape as it is. Under the lock, refreshed.
 
         With `named` their ids are the caller's and may be in the log already.
         """
-        complete = self._shared.runtime.complete
+        append = self._append if self.totals.nonce else self._open
+        return self._shared.runtime.complete(append(records, named))
+
+    async def _open(self, records: tuple[Record, ...], named: bool) -> Appended:
+        """Append the first records of a session, behind its opening."""
         while not self.totals.nonce:
             opening = Opened(
                 id=self._shared.new_id(),
@@ -277,15 +281,15 @@ class SessionLog:
             )
             if opening.id == records[0].id:
                 raise repeated_id(opening.id)
-            opened = self._append((opening, *records), named, expect_head=self.window.head)
+            head = self.window.head
             try:
-                appended = await complete(opened)
+                appended = await self._append((opening, *records), named, expect_head=head)
             except StoreConflict:  # another manager opened it, or an attempt whose answer was lost
                 await self.refresh()
             else:
                 fresh = max(0, appended.fresh - 1)
                 return msgspec.structs.replace(appended, seqs=appended.seqs[1:], fresh=fresh)
-        return await complete(self._append(records, named))
+        return await self._append(records, named)
 
     async def _append(
         self, records: tuple[Record, ...], named: bool, expect_head: int | None = None

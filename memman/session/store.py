@@ -56,12 +56,12 @@ class FullStore:
         self._leases: SupportsLease | None = _with(store, "lease")
         self._erases: SupportsErase | None = _with(store, "erase")
 
-    async def _call(
+    def _call(
         self, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
-    ) -> T:
+    ) -> Awaitable[T]:
         if self._closed:
             raise StoreError(CLOSED)
-        return await self._runtime.call(self.port, method, *args, **kw)
+        return self._runtime.call(self.port, method, *args, **kw)
 
     # ------------------------------------------------------------ required of a store
 
