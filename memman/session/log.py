@@ -297,7 +297,13 @@ class SessionLog:
         self._inflight = records
         appended = await self._shared.store.append(self.id, records, expect_head=expect_head)
         if _is_next(self.window, records, appended):
-            self._take(records, appended)
+            self.window.advance(self.window.head, appended.epoch)
+            for seq, record in enumerate(records, self.window.head + 1):
+                self._outbox.enqueue(seq, record)
+                self._fold(
+                    seq, record, own_count
+                )  # just counted, or estimated if the counter failed
+            self._inflight = None
             return appended
         # Another writer was faster, or some records were in the log: named by the caller, they had their
         # event; else an attempt whose answer was lost wrote them a moment ago.
@@ -305,14 +311,6 @@ class SessionLog:
         self._outbox.skip_to(min(self._outbox.emitted, fresh_after))
         await self._follow(appended.epoch, fresh_after if named else min(appended.seqs) - 1)
         return appended
-
-    def _take(self, records: Sequence[Record], appended: Appended) -> None:
-        """Enqueue the events of appended records and fold them."""
-        self.window.advance(self.window.head, appended.epoch)
-        for seq, record in enumerate(records, appended.head - len(records) + 1):
-            self._outbox.enqueue(seq, record)
-            self._fold(seq, record, own_count)  # just counted, or estimated if the counter failed
-        self._inflight = None
 
     def after(self, record: Record, unfoldings: Iterable[Unfolding] = ()) -> LogState:
         """Return the state with one more record, which changes the window's shape.
