@@ -68,10 +68,11 @@ def _fault(before: View, after: object) -> str:
     if covered != known:
         wrong = next(a or b for a, b in zip_longest(known, covered) if a is not b)
         return f"a view that lost, repeated or moved the entry {wrong.entry.id!r}"
-    unchanged = set(map(id, after.groups))
+    unchanged = {*map(id, before.groups)} & {*map(id, after.groups)}
     changed = [group for group in before.groups if id(group) not in unchanged]
-    kept = {id(item.run[0]): item for g in after.groups for item in g.items if _in_place(item)}
-    statuses = {tuple(map(id, group.window_items)): group.status for group in after.groups}
+    made = [group for group in after.groups if id(group) not in unchanged]
+    kept = {id(item.run[0]): item for g in made for item in g.items if _in_place(item)}
+    statuses = {tuple(map(id, group.window_items)): group.status for group in made}
     for group in changed:
         items = [kept.get(id(window_item)) for window_item in group.window_items]
         named = f"the exchange of the entry {group.window_items[0].entry.id!r}"
