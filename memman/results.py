@@ -39,7 +39,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
     trimmed: tuple[Replacement, ...]
     unchanged_prefix: int
     _messages: list[dict[str, Any]]
-    _items: tuple[WindowItem, ...]
+    _shares: dict[str, int]
     _overheads: tuple[int, int, int, int]
 
     @property
@@ -57,15 +57,11 @@ class Context(msgspec.Struct, frozen=True, eq=False):
     @property
     def breakdown(self) -> dict[str, int]:
         """Tokens by entry type, and those of `system_prompt`, `tools`, `framing` and `reserved`."""
-        shares: dict[str, int] = {}
-        for item in self._items:
-            shares[item.entry.type] = shares.get(item.entry.type, 0) + item.tokens
         prompt, tools, reserved, framing = self._overheads
         # If the provider has counted less than memman, it has counted less framing.
         overheads = (prompt, tools, max(0, reserved), framing + min(0, reserved))
-        return shares | {
-            part: tokens for part, tokens in zip(_OVERHEADS, overheads, strict=True) if tokens
-        }
+        parts = {**self._shares, **dict(zip(_OVERHEADS, overheads, strict=True))}
+        return {part: tokens for part, tokens in parts.items() if tokens}
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -175,18 +171,18 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def summary_of(slot: WindowItem, originals: Sequence[Entry]) -> Summary:
+def summary_of(window_item: WindowItem, originals: Sequence[Entry]) -> Summary:
     """Return the summary of a window item."""
-    entry = slot.entry
+    entry = window_item.entry
     original = sum(item.token_count.tokens for item in originals)
     times = [item.timestamp for item in originals] or [entry.timestamp]
     return Summary(
         id=entry.id,
         content=entry.text,
         original_entry_ids=tuple(item.id for item in originals),
-        token_count=slot.tokens,
+        token_count=window_item.tokens,
         original_token_count=original,
-        ratio=round(original / max(1, slot.tokens), 2),
+        ratio=round(original / max(1, window_item.tokens), 2),
         created_at=entry.timestamp,
         time_range=(min(times), max(times)),
     )

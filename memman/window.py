@@ -214,13 +214,16 @@ class _Pairing:
 class Window:
     """The active entries of a session at `head`, in order: the part that contexts are built from."""
 
-    __slots__ = ("_by_id", "_pairing", "epoch", "head", "items", "tokens")
+    __slots__ = ("_by_id", "_pairing", "epoch", "head", "items", "shares", "tokens")
 
     def __init__(self, items: Iterable[WindowItem] = (), head: int = 0, epoch: int = 0) -> None:
         self.items = list(items)  # read it, do not change it
         self.head = head
         self.epoch = epoch
-        self.tokens = sum(item.tokens for item in self.items)
+        self.tokens = 0
+        self.shares: dict[str, int] = {}  # the tokens by entry type
+        for item in self.items:
+            self._count(item, item.tokens)
         self._by_id = {item.entry.id: item for item in self.items}
         self._pairing: _Pairing | None = None
 
@@ -284,16 +287,22 @@ class Window:
         """Append an item."""
         self.items.append(item)
         self._by_id[item.entry.id] = item
-        self.tokens += item.tokens
+        self._count(item, item.tokens)
+
+    def _count(self, item: WindowItem, tokens: int) -> None:
+        """Add the tokens of an item; negative ones if it leaves the window."""
+        kind = item.entry.type
+        self.tokens += tokens
+        self.shares[kind] = self.shares.get(kind, 0) + tokens
 
     def replace(self, start: int, stop: int, items: Sequence[WindowItem]) -> None:
         """Replace the items from `start` to before `stop`."""
         for item in self.items[start:stop]:
             self._by_id.pop(item.entry.id, None)
-            self.tokens -= item.tokens
+            self._count(item, -item.tokens)
         for item in items:
             self._by_id[item.entry.id] = item
-            self.tokens += item.tokens
+            self._count(item, item.tokens)
         self.items[start:stop] = items
         self._pairing = None
 

@@ -332,7 +332,7 @@ class ContextBuilder:
             unchanged = common_prefix(self._sent.messages, messages)
         context = Context(
             request.format, limit, counter.total(total), rendering.system(request.system), trimmed,
-            unchanged, messages, tuple(window.items), (prompt, defined, reserved, around),
+            unchanged, messages, dict(window.shares), (prompt, defined, reserved, around),
         )  # fmt: skip
         if trimmed:
             self._left_out = context, left_out
