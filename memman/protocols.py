@@ -441,7 +441,10 @@ class Format(Protocol):
     inline_system: bool
 
     def detect(self, messages: Sequence[Any]) -> int:
-        """Return how certainly the messages are of this format: 0 for not at all, more for more certain."""
+        """Return how certainly the messages are of this format; the format with the highest number wins.
+
+        0: not at all; 1: plain roles and texts, as in other formats; 3 and more: keys of this format alone.
+        """
 
     def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
         """Return the entries of the messages, in order. Raises `FormatError` that names the message."""

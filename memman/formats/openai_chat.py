@@ -92,7 +92,7 @@ class Dialect(msgspec.Struct, frozen=True):
     spoken: tuple[str, ...] = ()
 
     def spoken_part(self, part: Part) -> JSONObject | None:
-        """Return True if the assistant may send this part."""
+        """Return the part as the assistant sends it, or None if it may not."""
         block = spoken_part(self.name, part)
         return block if block and (not self.spoken or block["type"] in self.spoken) else None
 
