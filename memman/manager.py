@@ -466,7 +466,7 @@ class MemoryManager:
             missing_ok: return an empty context if the session does not exist.
 
         Raises:
-            BudgetExceeded: pinned entries, the head and the clipped newest exchange do not fit.
+            BudgetExceeded: pinned entries, system messages or the clipped newest exchange do not fit.
             SessionNotFound: the session does not exist, and `missing_ok` is not set.
         """
         return self._runtime.run(

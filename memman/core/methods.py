@@ -427,7 +427,7 @@ class ManagerMethods:
             missing_ok: return an empty context if the session does not exist.
 
         Raises:
-            BudgetExceeded: pinned entries, the head and the clipped newest exchange do not fit.
+            BudgetExceeded: pinned entries, system messages or the clipped newest exchange do not fit.
             SessionNotFound: the session does not exist, and `missing_ok` is not set.
         """
         if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):

@@ -385,7 +385,7 @@ class Compressor:
         return result
 
     async def _committed(self, record: Compressed) -> Compressed | None:
-        """Commit a record if every replaced run of entries is still active, unpinned and contiguous; else return None.
+        """Commit a record if its replaced entries are still active, unpinned and in one run; else None.
 
         Its tokens become those of the window in which it lands: that may have changed in the meantime.
         """
