@@ -1,14 +1,14 @@
-"""Our prices of whole requests beside what providers reported for them, without a network.
+"""Compare our prices of whole requests with the usage that providers reported, without a network.
 
     uv run python -m benchmarks.accuracy [--quick] [--json]
     uv run --with langchain-core --with litellm python -m benchmarks.accuracy      # with the peers' columns
 
 Each recorded request is priced by `price_request` with the counter that memman resolves for its model, and
-by chars/4, raw o200k_base, LangChain's `count_tokens_approximately` and litellm's `token_counter` where
-those are installed. Reported is the half of the records that the fit never saw (`usage.py` says how
-they are divided); text-only requests of the models with an exact formula are counted over both halves,
-since nothing of them was fitted. The error of a request is |priced - reported| / reported; bias is the sum
-of prices over the sum of reports, less one.
+by chars/4, raw o200k_base, LangChain's `count_tokens_approximately` and litellm's `token_counter` if
+installed. The report covers the half of the records that the fit never used (`usage.py` divides them).
+Text-only requests of the models with an exact formula are counted over both halves, because their formula
+was not fitted. The error of a request is |priced - reported| / reported; bias is the sum of prices over
+the sum of reports, minus one.
 Exit codes: 0 goals met, 1 not, 2 no data.
 """
 
@@ -44,14 +44,14 @@ GOALS: Final[dict[str, float]] = {
     "claude-4": 5, "gpt-4.1": 1, "gpt-4o": 2, "gpt-5": 5, "glm": 3, "kimi": 5, "mistral": 11,
     "gemini-2": 11,
 }  # fmt: skip
-_FEWEST: Final = 30  # requests; with fewer a median says little, and there is no verdict
-# Not the search and audio previews, which are models of their own with prompts that nobody sees.
+_FEWEST: Final = 30  # requests; a median of fewer gives no verdict
+# Not the search and audio previews: they are separate models with hidden prompts.
 _EXACT: Final = re.compile(r"gpt-4o(-mini)?(-20[\d-]+)?|gpt-4\.1(-mini|-nano)?(-20[\d-]+)?")
 _LEAST_EXACT: Final = 99.0
 
 
 class Errors(msgspec.Struct, frozen=True):
-    """How far prices are from reports, in percent."""
+    """The differences between prices and reports, in percent."""
 
     n: int
     median: float
@@ -60,7 +60,7 @@ class Errors(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[int, int]]) -> Errors:
-        """The errors of (priced, reported)."""
+        """Compute the errors of (priced, reported) pairs."""
         errors = sorted(abs(priced - reported) / reported for priced, reported in pairs)
         priced, reported = (sum(side) for side in zip(*pairs, strict=True))
         return cls(
@@ -71,7 +71,7 @@ class Errors(msgspec.Struct, frozen=True):
         )
 
 
-# ---------------------------------------------------------------- who prices
+# ---------------------------------------------------------------- prices
 
 
 class Ours:
@@ -86,7 +86,7 @@ class Ours:
         return resolve(model, self._specs).counter
 
     def __call__(self, sample: Sample) -> int:
-        """Input tokens of a recorded request."""
+        """Count the input tokens of a recorded request."""
         counter = self._counter(sample.ref)
 
         def count(texts: Sequence[str]) -> list[int]:
@@ -104,7 +104,7 @@ class Ours:
 
 
 def _everything(sample: Sample) -> Iterable[str]:
-    """All texts of a request, its calls and its tools as compact JSON."""
+    """Yield all texts of a request, and its calls and tools as compact JSON."""
     for message in sample.body.messages:
         yield from message.texts
         for call in message.calls:
@@ -113,7 +113,7 @@ def _everything(sample: Sample) -> Iterable[str]:
 
 
 def chars4(sample: Sample) -> int:
-    """A token for each four characters."""
+    """Count one token for each four characters."""
     return sum(len(text) for text in _everything(sample)) // 4
 
 
@@ -123,12 +123,12 @@ def _o200k(text: str) -> int:
 
 
 def raw_o200k(sample: Sample) -> int:
-    """o200k_base of all texts, with nothing around them."""
+    """Count o200k_base tokens of all texts, with nothing around them."""
     return sum(map(_o200k, _everything(sample)))
 
 
 def langchain() -> Priced | None:
-    """LangChain's approximation over messages of its own, tools given; None where it is not installed."""
+    """LangChain's approximation over its own messages, with tools; None if it is not installed."""
     try:
         from langchain_core.messages import convert_to_messages  # type: ignore[import-not-found,unused-ignore]  # need not be installed
         from langchain_core.messages.utils import (  # type: ignore[import-not-found,unused-ignore]  # need not be installed
@@ -146,8 +146,8 @@ def langchain() -> Priced | None:
 
 
 def litellm() -> Priced | None:
-    """litellm's offline counter by the model's name; None where it is not installed."""
-    # It looks for tokenizers on a hub at the first use of some models, and retries for a minute.
+    """litellm's offline counter by model name; None if it is not installed."""
+    # At the first use of some models it looks for tokenizers on a hub, and retries for a minute.
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
         from litellm import token_counter  # type: ignore[import-not-found,unused-ignore]  # need not be installed
@@ -165,7 +165,7 @@ def litellm() -> Priced | None:
 
 
 def _chat(sample: Sample) -> list[dict[str, Any]]:
-    """The conversation in the shape of chat completions, which the peers read."""
+    """Return the conversation in the shape of chat completions, which the peers read."""
     messages: list[dict[str, Any]] = []
     pending: list[str] = []
     for at, each in enumerate(sample.body.messages):
@@ -192,7 +192,7 @@ def _chat(sample: Sample) -> list[dict[str, Any]]:
 
 
 def _object(arguments: str) -> str:
-    """Arguments that the peers can parse; broken ones stand in a string."""
+    """Return arguments that the peers can parse: broken ones as a string in an object."""
     try:
         parsed = json.loads(arguments or "{}")
     except ValueError:
@@ -214,7 +214,7 @@ def _tools(sample: Sample) -> list[dict[str, Any]]:
     ]
 
 
-# ---------------------------------------------------------------- what is shown
+# ---------------------------------------------------------------- report
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -230,7 +230,7 @@ def lines_of(
     prices: Mapping[str, list[tuple[Sample, int]]],
     key: Callable[[Sample], tuple[str, str] | None],
 ) -> list[Line]:
-    """A line for each key, the largest first."""
+    """Return a line for each key, the largest first."""
     ours: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     others: dict[str, defaultdict[tuple[str, str], list[tuple[int, int]]]] = {}
     for name, priced in prices.items():
@@ -254,7 +254,7 @@ def lines_of(
 
 
 def shown(lines: Sequence[Line]) -> str:
-    """Lines as a table."""
+    """Format lines as a table."""
     names = list(lines[0].others) if lines else []
     head = ("family", "requests", "n", "median %", "p90 %", "bias %", *names)
     return table(
@@ -279,7 +279,7 @@ def _cell(error: float | None) -> str:
 
 
 class Result(msgspec.Struct, frozen=True):
-    """All of a run: the goals' lines, those with redactions, every endpoint, and the exact ones."""
+    """All results of a run: the goals' lines, those with redactions, every endpoint, and the exact ones."""
 
     goal: list[Line]
     redacted: list[Line]
@@ -290,7 +290,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def measure(samples: Sequence[Sample]) -> Result:
-    """Prices every sample with everybody who is here."""
+    """Price every sample with every installed counter."""
     ours = Ours()
     pricers: dict[str, Priced | None] = {
         "memman": ours,
@@ -323,7 +323,7 @@ def measure(samples: Sequence[Sample]) -> Result:
 
 
 def _priced(price: Priced, samples: Sequence[Sample]) -> list[tuple[Sample, int]]:
-    """Each sample with its price; those that a peer raises at are left out of its column."""
+    """Return each sample with its price, without the samples at which a peer raises."""
     found = []
     for sample in samples:
         try:
@@ -336,7 +336,7 @@ def _priced(price: Priced, samples: Sequence[Sample]) -> list[tuple[Sample, int]
 
 
 def _by_formula(sample: Sample) -> bool:
-    """Whether OpenAI's published formula alone prices it: text-only chat completions."""
+    """Whether OpenAI's published formula alone gives the price: text-only chat completions."""
     messages = sample.body.messages
     return (
         sample.plain
@@ -361,7 +361,7 @@ def _goals(lines: Sequence[Line], exact: int, text_only: int) -> list[Goal]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help="the small file, below 30 s")
@@ -369,7 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     paths = [SHARED / name for name in (QUICK if options.quick else FULL)]
     if not all(path.is_file() for path in paths):
-        print(f"{SHARED} is not there: recorded requests are not part of the project")
+        print(f"{SHARED} does not exist: recorded requests are not part of the project")
         return 2
     result = measure(list(read_samples(paths)))
     if options.json:

@@ -1,18 +1,18 @@
-"""Compressing: what planning takes, and that a compression costs its window and not its history.
+"""Compressing: the time of planning, and a compression's cost, which depends on its window alone.
 
     python -m benchmarks.compressing [--quick]
 
-- planning: `plan_compression` for a window of 1,000 entries, where clearing tool results is enough and
-  where a summary is needed too. It is the verb, with a row for each entry; `compress` plans without them.
-- window: `compress` with a scripted summarizer, planning and commit, on windows of growing length; a
-  commit that cost more than its window would show in the exponent.
+- planning: `plan_compression` for a window of 1,000 entries, when clearing tool results is enough and
+  when a summary is needed, too. The public method returns a row for each entry; `compress` plans without.
+- window: `compress` with a scripted summarizer, planning and commit, on windows of growing length. A
+  commit that costs more than its window would show in the exponent.
 - exchange: one message with a growing number of parallel calls and their results, which is one exchange:
   added, compressed, and the compression undone.
-- digest: a run of 100,000 tokens as 20,000, without a model.
+- digest: a text of 100,000 tokens compressed to 20,000, without a model.
 - history: the same window in a session of 500 entries and in one of 50,000, compressed in turns.
 
-Counted with chars/4, so that what is measured is memman's own. Exit codes: 0 each goal met or within its
-noise, 1 one was missed.
+Counted with chars/4, so that the times are memman's own. Exit codes: 0 all goals met or within their
+noise, 1 a goal missed.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ from benchmarks.walk import slope
 from benchmarks.workload import Item, items
 from memman.compression import digest
 
-# Shares of the window's tokens that are allowed. Results are most of them, so 0.8 asks for no summary.
+# Allowed shares of the window's tokens. Results are most of the tokens, so 0.8 needs no summary.
 _CLEARING, _SUMMARIZING = 0.8, 0.3
 _HISTORY_BUDGET = 8_000
 _NEW = 100  # items between two compressions of the same session
 _PLANNED = 1_000
-_HELD = 3.0  # milliseconds of a plan on the slowest machine seen; the goal is missed there
+_HELD = 3.0  # milliseconds of a plan on the slowest known machine, which misses the goal
 _RESULT = "    if session.epoch >= 17: return cache_index(self, query)\n" * 8
 _AFTER = 20  # entries after the exchange, so that it is an old one
-_SAME = 300  # tokens: windows of 30,000 that differ by less are the same for what is measured
+_SAME = 300  # tokens: windows of 30,000 that differ by less count as the same
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """Lengths of windows and histories in entries, of exchanges in calls, and how often each is taken."""
+    """Lengths of windows and histories in entries, of exchanges in calls, and the number of rounds."""
 
-    # A compression by hand takes all that is old: from 500 entries on it fills the summarizer's prompt.
+    # A compression by hand takes all old entries: from 500 entries on they fill the summarizer's prompt.
     windows: tuple[int, ...] = (500, 1_000, 2_000, 4_000, 8_000)
     exchanges: tuple[int, ...] = (500, 1_000, 2_000, 4_000)
     histories: tuple[int, int] = (500, 50_000)
     digested: int = 100_000  # tokens
     rounds: int = 60
-    undone: int = 5  # rounds of what takes longer, as an undo, which reads the whole log
+    undone: int = 5  # rounds of longer operations, as an undo, which reads the whole log
 
 
 FULL = Sizes()
@@ -70,7 +70,7 @@ QUICK = Sizes(
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A plan for a window: its time, and what it would do with how many entries."""
+    """A plan for a window: its time, and the number of entries for each action."""
 
     share: float
     milliseconds: float
@@ -78,7 +78,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 def planning(entries: int, share: float, rounds: int) -> Planned:
-    """`plan_compression` of a window down to half of a share of its tokens; the least of the rounds."""
+    """Time `plan_compression` of a window down to half of a share of its tokens (minimum of the rounds)."""
     memory = _window(entries, share).memory
     target = int(share * memory.get_stats(SESSION).active_tokens) // 2
     plan = partial(memory.plan_compression, SESSION, target_tokens=target)
@@ -88,7 +88,7 @@ def planning(entries: int, share: float, rounds: int) -> Planned:
 
 
 def compressing(entries: int, rounds: int) -> float:
-    """Microseconds of `compress` on a window of this length; the least of the rounds, each undone."""
+    """Return microseconds of `compress` on a window of this length (minimum of the rounds)."""
     memory = _window(entries, _SUMMARIZING).memory
     seconds = []
     for _ in range(rounds):
@@ -98,7 +98,7 @@ def compressing(entries: int, rounds: int) -> float:
 
 
 def exchanging(calls: int, rounds: int) -> float:
-    """Microseconds of an exchange of so many calls, from adding it to the undo; the least of the rounds."""
+    """Return microseconds of an exchange of so many calls, from add to undo; the least of the rounds."""
     return 1e6 * min(_timed(partial(_exchange, _parallel(calls))) for _ in range(rounds))
 
 
@@ -114,17 +114,17 @@ def _exchange(messages: Sequence[dict[str, Any]]) -> None:
 
 
 def _parallel(calls: int) -> list[dict[str, Any]]:
-    """A user's message, and one that answers it with so many calls at once, and their results."""
+    """Return a user's message, an answer with so many calls at once, and their results."""
     ids = [f"call_{number:06d}" for number in range(calls)]
     function = {"name": "read_file", "arguments": '{"path":"src/cache/index.py"}'}
     made = [{"id": name, "type": "function", "function": function} for name in ids]
     results = [{"role": "tool", "tool_call_id": name, "content": _RESULT} for name in ids]
-    asked = {"role": "user", "content": "Read them all."}
-    return [asked, {"role": "assistant", "content": None, "tool_calls": made}, *results]
+    question = {"role": "user", "content": "Read them all."}
+    return [question, {"role": "assistant", "content": None, "tool_calls": made}, *results]
 
 
 def digesting(texts: Sequence[str], sizes: Sizes) -> float:
-    """Milliseconds of a digest of these texts in a fifth of their tokens; the least of the rounds."""
+    """Return milliseconds of a digest of these texts in a fifth of their tokens (minimum)."""
     subject = Memman(Instruments(chars4), sizes.digested, auto_compress=False, max_entries=None)
     for text in texts:
         subject.memory.add_user_message(SESSION, text)
@@ -134,7 +134,7 @@ def digesting(texts: Sequence[str], sizes: Sizes) -> float:
 
 
 def _runs(tokens: int) -> dict[str, list[str]]:
-    """Runs of so many tokens: one as agents have them, and one in which much is said again and again."""
+    """Return texts of so many tokens: a typical agent's, and one with much repetition."""
     transcript, many = list[str](), tokens
     for item in items(tokens // 100):
         if many <= 0:
@@ -149,13 +149,13 @@ def _runs(tokens: int) -> dict[str, list[str]]:
 
 
 def growth(lengths: Sequence[int], microseconds: Sequence[float]) -> float:
-    """The exponent of cost over length: 1 is a cost per entry that is the same at every length."""
+    """Return the exponent of cost over length: 1 means the same cost per entry at every length."""
     points = zip(lengths, microseconds, strict=True)
     return slope([(math.log(length), math.log(cost)) for length, cost in points])
 
 
 def histories(lengths: Sequence[int], rounds: int) -> list[float]:
-    """Microseconds of `compress` on the same window behind histories of these lengths, in turns.
+    """Return microseconds of `compress` on the same window behind histories of these lengths, in turns.
 
     The least of the rounds. Raises `AssertionError` when the windows differ by more than the numbers in
     their stubs.
@@ -177,7 +177,7 @@ def histories(lengths: Sequence[int], rounds: int) -> list[float]:
 
 
 def _with_history(length: int) -> Memman:
-    """A session that was used as sessions are, and compresses from now on only when it is told to."""
+    """Return a session with a typical past, which from now on compresses only by an explicit call."""
     subject = Memman(Instruments(chars4), _HISTORY_BUDGET)
     _append(subject, items(length))
     subject.memory.update_config(auto_compress=False)
@@ -185,7 +185,7 @@ def _with_history(length: int) -> Memman:
 
 
 def _window(entries: int, share: float) -> Memman:
-    """A session with all its entries in the window, and allowed this share of their tokens."""
+    """Return a session with all its entries in the window, and this share of their tokens as its budget."""
     subject = Memman(Instruments(chars4), 1, auto_compress=False, max_entries=None)
     _append(subject, items(entries))
     tokens = subject.memory.get_stats(SESSION).active_tokens
@@ -223,12 +223,12 @@ def _time_of(plan: Planned) -> float:
 
 
 def measure(sizes: Sizes) -> Measurement:
-    """Everything, in one process and one run."""
+    """Run all measurements, in one process and one run."""
     early = _plans(sizes.rounds)
     costs = [compressing(length, sizes.undone) for length in sizes.windows]
     exchanges = [exchanging(calls, sizes.undone) for calls in sizes.exchanges]
     short, long = histories(sizes.histories, sizes.rounds)
-    # A neighbour on the other core may slow down all rounds of one second, less likely of two apart.
+    # A neighbour on the other core may slow down all rounds of one second, but hardly of two apart.
     plans = [min(both, key=_time_of) for both in zip(early, _plans(sizes.rounds), strict=True)]
     allowed = f"planning, {_PLANNED:,} entries, {{:.0%}} allowed"
     first, last = sizes.histories

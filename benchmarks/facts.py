@@ -1,19 +1,19 @@
-"""Facts: what a compression without a model keeps of what is needed later.
+"""Facts: how much of the information that is needed later a compression without a model keeps.
 
     uv run [--group bench-peers] python -m benchmarks.facts [--folder ../shared/data] [--quick]
 
-Three kinds of conversation are cut in two. Facts are what stands in the old part, is needed later and is
-not in the newest messages, which stay anyway; the figure is the share of them that a summary of 10 % or
-30 % of the old part's tokens still has.
+Three kinds of conversation are cut in two. A fact occurs in the old part, is needed later, and is
+not in the newest messages, which stay anyway. The figure is the share of facts that a summary of 10 %
+or 30 % of the old part's tokens still contains.
 
 - tau-bench: the scalar arguments of later tool calls.
 - coding agent: paths, identifiers and numbers in later tool calls.
-- LoCoMo: the words of questions and answers that stand in the turns which are their evidence.
+- LoCoMo: words that questions and answers share with the turns that are their evidence.
 
-Beside the digest stand the beginning of the old part, a text of counts and first lines, and extracts by
-sumy, which is skipped with a note where it is not installed.
+The digest is compared with the beginning of the old part, a text of counts and first lines, and sumy's
+extracts. Without sumy, a note replaces them.
 
-Exit codes: 0 each goal met, 1 one was missed, 2 there is no data.
+Exit codes: 0 all goals met, 1 a goal missed, 2 no data.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from memman.formats import format_named
 SHARES = (0.1, 0.3)
 GOALS = {"tau-bench": (0.72, 0.96), "coding agent": (0.75, 0.92), "LoCoMo": (0.40, 0.78)}
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-_RECENT = 10  # the newest messages stay in a window: what stands there is not lost
+_RECENT = 10  # the newest messages stay in the window, so their facts are not lost
 _CUTS = (0.6, 0.8)
 _SHORTEST_FACT = 4
-_SESSIONS = 4  # of a dialogue make one old part
+_SESSIONS = 4  # sessions of a dialogue in one old part
 _QUICK = 8
 
 Summarize = Callable[[Sequence[Entry], int], str]
@@ -56,7 +56,7 @@ _encode = o200k()
 
 
 class Case(msgspec.Struct, frozen=True):
-    """The old part of a conversation, and what of it is needed later."""
+    """The old part of a conversation, and its facts that are needed later."""
 
     old: tuple[Entry, ...]
     facts: frozenset[str]
@@ -64,11 +64,11 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def tokens(text: str) -> int:
-    """Tokens of o200k_base."""
+    """Count tokens of o200k_base."""
     return len(_encode(text))
 
 
-# ---------------------------------------------------------------- what is needed later
+# ---------------------------------------------------------------- cases
 
 
 def tau_cases(folder: Path) -> Iterator[Case]:
@@ -132,14 +132,14 @@ _NAME = re.compile(rf"{_PATH}|{_IDENTIFIER}|\d{{3,}}")
 
 
 def _names(arguments: str) -> Iterator[str]:
-    """Paths, identifiers and numbers in a call's short arguments: what it acts on, not what it writes."""
+    """Yield paths, identifiers and numbers of a call's short arguments, which name its targets."""
     for value in _scalars(arguments):
         if len(value) <= 200 and "\n" not in value:
             yield from _NAME.findall(value)
 
 
 def locomo_cases(folder: Path) -> Iterator[Case]:
-    """Long dialogues: the words of questions and answers that stand in the turns of their evidence."""
+    """Long dialogues: words that questions and answers share with the turns of their evidence."""
     with gzip.open(folder / "locomo.public.jsonl.gz", "rb") as lines:
         for line in lines:
             yield from _dialogue_cases(json.loads(line))
@@ -147,18 +147,18 @@ def locomo_cases(folder: Path) -> Iterator[Case]:
 
 def _dialogue_cases(dialogue: dict[str, Any]) -> Iterator[Case]:
     names = {name.lower() for name in dialogue["speakers"]}
-    asked: dict[str, frozenset[str]] = {}
+    evidence: dict[str, frozenset[str]] = {}
     for question in dialogue["questions"]:
-        words_asked = words_of(f"{question['question']} {question['answer']}")
+        terms = words_of(f"{question['question']} {question['answer']}")
         for turn in question["evidence"] or ():
-            asked[turn] = asked.get(turn, frozenset()) | words_asked
+            evidence[turn] = evidence.get(turn, frozenset()) | terms
     last = max(turn["session"] for turn in dialogue["turns"])
     for first in range(1, last - _SESSIONS + 2, _SESSIONS):
         turns = [t for t in dialogue["turns"] if first <= t["session"] < first + _SESSIONS]
         words = {
             word
             for turn in turns
-            for word in asked.get(turn["id"], frozenset()) & words_of(turn["text"])
+            for word in evidence.get(turn["id"], frozenset()) & words_of(turn["text"])
             if len(word) >= _SHORTEST_FACT and word not in names
         }
         if words:
@@ -194,7 +194,7 @@ def _text_of(entries: Sequence[Entry]) -> str:
     return "\n".join(transcript_line(entry, entry.text) for entry in entries)
 
 
-# ---------------------------------------------------------------- what keeps it
+# ---------------------------------------------------------------- methods
 
 
 def _digest(old: Sequence[Entry], most: int) -> str:
@@ -218,12 +218,12 @@ METHODS: dict[str, Summarize] = {
     "head truncation": _head,
     "heuristic text": _heuristic,
 }
-# Its time grows with the square of the sentences: minutes for a coding agent's session.
+# Its time grows with the square of the number of sentences: minutes for a coding agent's session.
 _NOT_FOR_LONG = "SumBasic"
 
 
 def methods(long: bool = False) -> dict[str, Summarize]:
-    """What is measured: the digest, what stands beside it, and sumy's extracts where it is installed."""
+    """Return the methods to compare: the digest, two simple ones, and sumy's extracts if installed."""
     try:
         extracts = sumy.load()
     except ImportError:
@@ -241,7 +241,7 @@ def _extracted_by(extract: sumy.Extract) -> Summarize:
 
 
 def left_out() -> str:
-    """Why a method is not in the table, or not in all of it."""
+    """Return why a method is missing from the table, or from a part of it."""
     try:
         sumy.load()
     except ImportError as error:
@@ -250,7 +250,7 @@ def left_out() -> str:
 
 
 class Recall(msgspec.Struct, frozen=True):
-    """The share of facts kept, over all cases, the share of the allowed tokens used, and the time."""
+    """The share of facts kept over all cases, the share of the allowed tokens used, and the time."""
 
     kept: float
     used: float
@@ -258,7 +258,7 @@ class Recall(msgspec.Struct, frozen=True):
 
 
 def recall(cases: Sequence[Case], method: Summarize, share: float) -> Recall:
-    """How much of what is needed later a method keeps in `share` of the old part's tokens."""
+    """Measure the share of facts that a method keeps in `share` of the old part's tokens."""
     hits = facts = 0
     used = 0.0
     seconds = 0.0
@@ -269,7 +269,7 @@ def recall(cases: Sequence[Case], method: Summarize, share: float) -> Recall:
         seconds += process_time() - began
         spent = tokens(text)
         if method is _digest and spent > most:
-            raise AssertionError(f"the digest has {spent} tokens and {most} are the most")
+            raise AssertionError(f"the digest has {spent} tokens, more than the allowed {most}")
         used += spent / most
         found = set(_plain_words(text)) if case.words else text
         hits += sum(fact in found for fact in case.facts)
@@ -278,7 +278,7 @@ def recall(cases: Sequence[Case], method: Summarize, share: float) -> Recall:
 
 
 def measure(folder: Path, every: int = 1) -> tuple[str, list[Goal]]:
-    """The table of all methods on all conversations, and the digest's goals."""
+    """Return the table of all methods on all conversations, and the digest's goals."""
     makers = {"tau-bench": tau_cases, "coding agent": coding_cases, "LoCoMo": locomo_cases}
     rows: list[list[object]] = []
     goals: list[Goal] = []
@@ -301,16 +301,16 @@ def measure(folder: Path, every: int = 1) -> tuple[str, list[Goal]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.facts", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--folder", type=Path, default=_DATA, help="where the conversations are")
+    parser.add_argument("--folder", type=Path, default=_DATA, help="folder of the conversations")
     parser.add_argument(
         "--quick", action="store_true", help=f"every {_QUICK}th of the coding agent's cases"
     )
     options = parser.parse_args(arguments)
     if not (options.folder / "trajectories.jsonl.gz").is_file():
-        print(f"there are no recorded conversations in {options.folder}", file=sys.stderr)
+        print(f"no recorded conversations in {options.folder}", file=sys.stderr)
         return 2
     shown, goals = measure(options.folder, _QUICK if options.quick else 1)
     print(f"{shown}\n{left_out()}\n\n{report(goals)}")

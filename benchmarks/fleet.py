@@ -1,12 +1,12 @@
-"""A fleet of workers on PostgreSQL, killed without warning: throughput, and what became of every entry.
+"""A fleet of workers on PostgreSQL, killed without warning: throughput, and the fate of every entry.
 
     python -m benchmarks.fleet [--quick] [--url URL] [--workers 8] [--sessions 1000] [--seconds 180]
 
-Eight processes talk in 1,000 sessions for three minutes: appends, contexts, compressions with a scripted
-summarizer, undos, clears. Every few seconds one is ended by `kill -9` and another begins. Each notes
-outside the store what was acknowledged to it. Afterwards every log and window is compared with the notes.
-The database needs a user who may make a schema; it is removed in the end.
-Exit codes: 0 nothing was lost, doubled or out of order, 1 something was, 2 no server.
+Eight processes work in 1,000 sessions for three minutes: appends, contexts, compressions with a scripted
+summarizer, undos, clears. Every few seconds `kill -9` ends one and another begins. Each writes its
+completed calls to a file outside the store. Afterwards every log and window is compared with these notes.
+The database user must be allowed to create a schema, which is dropped at the end.
+Exit codes: 0 nothing lost, doubled or out of order, 1 a fault, 2 no server.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PATIENCE = 300  # seconds until all workers have begun
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """How much of everything; `kill_every` and `seconds` are seconds, the latter once all have begun."""
+    """The size of a run. `seconds` starts once all workers have begun; `kill_every` is in seconds."""
 
     workers: int = 8
     sessions: int = 1_000
@@ -58,7 +58,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct):
-    """What is in the store that should not be, and what should be and is not."""
+    """Faults of the store's content: entries lost, doubled or out of order."""
 
     sessions: int = 0
     records: int = 0
@@ -72,12 +72,12 @@ class Findings(msgspec.Struct):
 
     @property
     def faults(self) -> int:
-        """All that is wrong."""
+        """Count all faults."""
         return self.lost + self.doubled + self.out_of_order + self.gaps + self.windows_wrong
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A run: its calls, its kills, and what was found afterwards."""
+    """The calls, kills and findings of a run."""
 
     notes: list[Note]
     kills: int
@@ -86,7 +86,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> list[Note]:
-        """Calls that ended in an error of memman's."""
+        """Return the calls that ended in an error of memman's."""
         return [note for note in self.notes if note.kind == "failed"]
 
 
@@ -94,7 +94,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Fleet:
-    """The worker processes, as many at any time."""
+    """The worker processes, a constant number of them."""
 
     def __init__(self, url: str, folder: Path, sizes: Sizes) -> None:
         self._url, self._folder, self._sizes = url, folder, sizes
@@ -104,7 +104,7 @@ class Fleet:
         self.kills = 0
 
     def run(self) -> float:
-        """Lets them work, ending one now and then; returns the seconds."""
+        """Runs the workers, kills one at each interval, and returns the seconds."""
         self._wait_for_all()
         began = time.monotonic()
         while (left := began + self._sizes.seconds - time.monotonic()) > 0:
@@ -113,7 +113,7 @@ class Fleet:
         return time.monotonic() - began
 
     def end(self) -> None:
-        """Kills all that are left."""
+        """Kills all remaining workers."""
         while self._alive:
             self._end(self._alive.pop())
 
@@ -144,7 +144,7 @@ class Fleet:
 
 
 def measure(url: str, sizes: Sizes) -> Outcome:
-    """Runs a fleet in a schema of its own and checks all that it left."""
+    """Run a fleet in its own schema and check the resulting logs."""
     with tempfile.TemporaryDirectory() as folder, schema(url, "fleet") as mine:
         from memman_postgres import PostgresStore
 
@@ -162,7 +162,7 @@ def measure(url: str, sizes: Sizes) -> Outcome:
 
 @contextmanager
 def schema(url: str, purpose: str) -> Iterator[str]:
-    """A schema of the database for the time of a measurement; gives its URL."""
+    """Create a schema for the time of a measurement, and yield its URL."""
     import psycopg
 
     name = f"memman_{purpose}_{os.getpid()}"
@@ -175,37 +175,39 @@ def schema(url: str, purpose: str) -> Iterator[str]:
 
 
 def _notes(path: Path) -> Iterator[Note]:
-    # The last line of who was killed may be half a one: what it tells was not yet told.
+    # A killed worker may have written half of its last line. That call was never acknowledged.
     for line in path.read_text().split("\n")[:-1]:
         kind, spent, session, *marks = line.split("\t")
         yield Note(kind, float(spent), session, tuple(marks))
 
 
-# ---------------------------------------------------------------- what is left
+# ---------------------------------------------------------------- checks
 
 
 def check(store: Any, notes: Sequence[Note]) -> Findings:
-    """Compares every log and window with what was acknowledged."""
-    told: dict[str, set[str]] = {}
+    """Compare every log and window with the acknowledged calls."""
+    acknowledged: dict[str, set[str]] = {}
     for note in notes:
         if note.kind in ("add", "exchange"):
-            told.setdefault(note.session, set()).update(note.marks)
-    findings = Findings(acknowledged=sum(map(len, told.values())))
+            acknowledged.setdefault(note.session, set()).update(note.marks)
+    findings = Findings(acknowledged=sum(map(len, acknowledged.values())))
     sessions = [info.session_id for info in store.sessions()]
-    findings.lost += sum(len(told[session]) for session in told.keys() - set(sessions))
+    findings.lost += sum(
+        len(acknowledged[session]) for session in acknowledged.keys() - set(sessions)
+    )
     for session in sessions:
-        _check_session(store, session, told.get(session, set()), findings)
+        _check_session(store, session, acknowledged.get(session, set()), findings)
     return findings
 
 
-def _check_session(store: Any, session: str, told: set[str], findings: Findings) -> None:
+def _check_session(store: Any, session: str, acknowledged: set[str], findings: Findings) -> None:
     log = list(_log(store, session))
     marks = _marks(log)
     history, snapshot = History.of(log), store.load(session)
     findings.sessions += 1
     findings.records += len(log)
     findings.compressions += sum(isinstance(record, Compressed) for _, record in log)
-    findings.lost += len(told - set(marks))
+    findings.lost += len(acknowledged - set(marks))
     findings.doubled += len(marks) - len(set(marks))
     findings.doubled += len(log) - len({record.id for _, record in log})
     findings.out_of_order += _disorder(marks)
@@ -228,7 +230,7 @@ def _marks(log: Sequence[tuple[int, Record]]) -> list[str]:
 
 
 def _disorder(marks: Sequence[str]) -> int:
-    """How many entries of one worker stand before an earlier one of it."""
+    """Count the entries of one worker that precede an earlier entry of it."""
     last: dict[str, int] = {}
     wrong = 0
     for mark in marks:
@@ -242,7 +244,7 @@ def _disorder(marks: Sequence[str]) -> int:
 
 
 def report(outcome: Outcome) -> str:
-    """The run as tables."""
+    """Format the run as tables."""
     done = [note for note in outcome.notes if note.kind != "failed"]
     kinds = sorted({note.kind for note in done})
     rows = [_figures(kind, [n for n in done if n.kind == kind], outcome) for kind in kinds]
@@ -266,7 +268,7 @@ def _figures(kind: str, notes: Sequence[Note], outcome: Outcome) -> tuple[object
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help="4 workers, 8 sessions, 6 seconds")

@@ -1,8 +1,8 @@
-"""One worker of `benchmarks.fleet`: talks in many sessions at once until somebody ends it.
+"""One worker of `benchmarks.fleet`: makes calls in many sessions until its process is killed.
 
-What was acknowledged is noted outside the store, one line for each call that returned: its kind, its
-milliseconds, the session, and the marks of the entries that it added. The mark of an entry is its text's
-first word: the worker's name and a number that only grows.
+It writes one line outside the store for each call that returned: its kind, its milliseconds, the session,
+and the marks of the added entries. The mark of an entry is its text's first word: the worker's name and a
+number that only grows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WEIGHTS = {
 
 
 class Worker:
-    """A manager of its own on the shared database, and a pen."""
+    """A manager on the shared database, and a file of notes."""
 
     def __init__(self, url: str, name: str, notes: Path, sessions: int) -> None:
         self.memory = MemoryManager(
@@ -44,7 +44,7 @@ class Worker:
         self._notes = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def run(self) -> None:
-        """Calls without end."""
+        """Makes calls without end."""
         kinds, weights = list(_WEIGHTS), list(_WEIGHTS.values())
         while True:
             [kind] = self.draw.choices(kinds, weights)
@@ -52,7 +52,7 @@ class Worker:
             self.step(kind, f"s{int(self.sessions * self.draw.random() ** 3)}")
 
     def step(self, kind: str, session: str) -> None:
-        """One call, and the note of it."""
+        """Makes one call and notes it."""
         steps: dict[str, Callable[[str], list[str]]] = {
             "add": self._add,
             "exchange": self._exchange,
@@ -65,7 +65,7 @@ class Worker:
         began = perf_counter()
         try:
             marks = steps[kind](session)
-        except (NotFound, Refused):  # nothing was ever said there, or there is nothing to undo
+        except (NotFound, Refused):  # the session is empty, or has nothing to undo
             return
         except MemmanError as error:
             self._note("failed", began, session, [f"{kind}:{type(error).__name__}:{error}"])
@@ -78,7 +78,7 @@ class Worker:
         os.write(self._notes, line.replace("\n", " ").encode() + b"\n")
 
     def _text(self) -> tuple[str, str]:
-        """A new mark, and a text that begins with it."""
+        """Return a new mark, and a text that begins with it."""
         self.number += 1
         mark = f"{self.name}.{self.number}"
         return mark, f"{mark} {sentence(self.draw, self.draw.randint(20, 600))}"
@@ -92,8 +92,8 @@ class Worker:
         return [mark]
 
     def _exchange(self, session: str) -> list[str]:
-        """A question, a call and its result: all three or none."""
-        (asked, question), (found, result) = self._text(), self._text()
+        """Adds a question, a call and its result: all three or none."""
+        (mark, question), (found, result) = self._text(), self._text()
         call = {"id": f"call_{found}", "type": "function",
                 "function": {"name": "search", "arguments": "{}"}}  # fmt: skip
         self.memory.add_messages(
@@ -105,7 +105,7 @@ class Worker:
             ],
             format="openai-chat",
         )
-        return [asked, found]
+        return [mark, found]
 
     def _context(self, session: str) -> list[str]:
         self.memory.build_context(session)
@@ -129,7 +129,7 @@ class Worker:
 
 
 def main() -> None:
-    """The command: URL, name, file of notes, number of sessions."""
+    """Run the command; its arguments are URL, name, file of notes, number of sessions."""
     url, name, notes, sessions = sys.argv[1:]
     Worker(url, name, Path(notes), int(sessions)).run()
 

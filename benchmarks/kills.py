@@ -1,13 +1,13 @@
-"""Writers that are killed at random while they share one session: what was acknowledged is there, once.
+"""Kill writers of one shared session at random and check that each acknowledged entry exists once.
 
     uv run python -m benchmarks.kills                                  # 200 kills of 4 writers, SQLite
     uv run python -m benchmarks.kills postgresql://postgres@127.0.0.1/test
 
-Each writer is a process with a `MemoryManager` of its own that adds, compresses, undoes and clears. It
-notes outside the store what a call had returned, and is killed with SIGKILL. The process that takes its
-place makes the call again that was under way, with the same id. If another writer cleared the session in
-between, the id is free again, and the entry is there once more. Ends with 1 where anything is not as it
-must be.
+Each writer is a process with its own `MemoryManager` that adds, compresses, undoes and clears. It
+writes the results of completed calls to a file outside the store, and is killed with SIGKILL. Its
+replacement repeats the interrupted call with the same id. If another writer cleared the session in
+between, the id is free again, and the entry is added a second time. The exit code is 1 if any check
+fails.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run of kills left. Everything but the first four must be 0."""
+    """The results of a run of kills. All but the first four must be 0."""
 
     kills: int
     acknowledged: int
@@ -58,14 +58,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def problems(self) -> int:
-        """How much is not as it must be."""
+        """Count the failed checks."""
         return self.lost + self.doubled + self.disordered + self.gaps + self.inconsistent
 
 
 def kill_writers(url: str, kills: int, *, writers: int = 4, seed: int = 1) -> Found:
-    """Kills `writers` processes at random until `kills` are dead, and looks at what they left.
+    """Kills `writers` processes at random until `kills` are dead, and checks the store.
 
-    Raises `RuntimeError` where a writer ended by itself.
+    Raises `RuntimeError` if a writer ends by itself.
     """
     rng = random.Random(seed)
     began = time.monotonic()
@@ -74,11 +74,11 @@ def kill_writers(url: str, kills: int, *, writers: int = 4, seed: int = 1) -> Fo
         for note in notes:
             note.touch()
         _hunt(url, notes, kills, rng)
-        told = [_told(note) for note in notes]
+        acknowledged = [_acknowledged(note) for note in notes]
     store: Any = open_store(url, shared_plugins)
     log, snapshot = list(_log(store)), store.load(SESSION)
     store.close()
-    return _found(told, log, snapshot, kills, time.monotonic() - began)
+    return _found(acknowledged, log, snapshot, kills, time.monotonic() - began)
 
 
 def _hunt(url: str, notes: Sequence[Path], kills: int, rng: random.Random) -> None:
@@ -110,20 +110,20 @@ def _started(url: str, number: int, note: Path, rng: random.Random) -> int:
 
 
 def _write(url: str, number: int, note: Path, rng: random.Random) -> None:
-    known = _told(note)["added"]
-    # Not buffered: what was written outlives the process, whatever ends it.
-    told = os.open(note, os.O_WRONLY | os.O_APPEND)
+    known = _acknowledged(note)["added"]
+    # Unbuffered, so that the lines outlive the process however it ends.
+    output = os.open(note, os.O_WRONLY | os.O_APPEND)
     memory = MemoryManager(url, counter="chars4", config=CONFIG)
     for at in range(len(known), sys.maxsize):
         name = f"{number}-{at}"
         memory.add_user_message(SESSION, f"{name} " + "word " * (at % 30), id=name)
-        os.write(told, f"added {name}\n".encode())
+        os.write(output, f"added {name}\n".encode())
         for kind, named in _something_else(memory, rng):
-            os.write(told, f"{kind} {named}\n".encode())
+            os.write(output, f"{kind} {named}\n".encode())
 
 
 def _something_else(memory: MemoryManager, rng: random.Random) -> Iterator[tuple[str, str]]:
-    """Now and then a change of the window's shape; what was done of it."""
+    """Now and then changes the window's shape; yields (kind, name) of each change."""
     chance = rng.random()
     try:
         if chance < 0.04:
@@ -136,19 +136,24 @@ def _something_else(memory: MemoryManager, rng: random.Random) -> Iterator[tuple
             memory.clear_session(SESSION)
             yield "cleared", "all"
     except (EntryNotFound, Refused, StoreConflict):
-        return  # the others were faster, or there is nothing to undo: nothing was changed
+        return  # another writer was faster, or there is nothing to undo
 
 
-# ---------------------------------------------------------------- what they left
+# ---------------------------------------------------------------- checks
 
 
-def _told(note: Path) -> dict[str, list[str]]:
-    """What a writer noted, by kind. A line that a kill cut short was told to nobody."""
-    told: dict[str, list[str]] = {"added": [], "compressed": [], "undone": [], "cleared": []}
+def _acknowledged(note: Path) -> dict[str, list[str]]:
+    """Read a writer's notes by kind. A line that a kill cut short was never acknowledged."""
+    acknowledged: dict[str, list[str]] = {
+        "added": [],
+        "compressed": [],
+        "undone": [],
+        "cleared": [],
+    }
     for line in note.read_text().split("\n")[:-1]:
         kind, _, name = line.partition(" ")
-        told[kind].append(name)
-    return told
+        acknowledged[kind].append(name)
+    return acknowledged
 
 
 def _log(store: Any) -> Iterator[tuple[int, Record]]:
@@ -159,7 +164,7 @@ def _log(store: Any) -> Iterator[tuple[int, Record]]:
 
 
 def _found(
-    told: Sequence[dict[str, list[str]]],
+    acknowledged: Sequence[dict[str, list[str]]],
     log: Sequence[tuple[int, Record]],
     snapshot: Snapshot,
     kills: int,
@@ -168,32 +173,34 @@ def _found(
     added = [record.id for _, record in log if isinstance(record, Added)]
     return Found(
         kills=kills,
-        acknowledged=sum(len(names) for each in told for names in each.values()),
+        acknowledged=sum(len(names) for each in acknowledged for names in each.values()),
         records=len(log),
         seconds=seconds,
-        lost=_lost(told, log),
+        lost=_lost(acknowledged, log),
         doubled=_doubled([record for _, record in log]),
-        disordered=sum(not _in_order(added, number) for number in range(len(told))),
+        disordered=sum(not _in_order(added, number) for number in range(len(acknowledged))),
         gaps=sum(seq != number for number, (seq, _) in enumerate(log, 1)),
         inconsistent=_inconsistent(log, snapshot),
     )
 
 
-def _lost(told: Sequence[dict[str, list[str]]], log: Sequence[tuple[int, Record]]) -> int:
-    """How much of what was acknowledged is not in the log."""
+def _lost(acknowledged: Sequence[dict[str, list[str]]], log: Sequence[tuple[int, Record]]) -> int:
+    """Count the acknowledged items that are not in the log."""
     records = [record for _, record in log]
     there = {
         "added": {record.id for record in records if isinstance(record, Added)},
         "compressed": {record.id for record in records if isinstance(record, Compressed)},
         "undone": {record.compression_id for record in records if isinstance(record, Undone)},
     }
-    lost = sum(name not in there[kind] for each in told for kind in there for name in each[kind])
+    lost = sum(
+        name not in there[kind] for each in acknowledged for kind in there for name in each[kind]
+    )
     clears = sum(isinstance(record, Cleared) for record in records)
-    return lost + max(0, sum(len(each["cleared"]) for each in told) - clears)
+    return lost + max(0, sum(len(each["cleared"]) for each in acknowledged) - clears)
 
 
 def _doubled(records: Sequence[Record]) -> int:
-    """How many records have an id twice: an entry's in one era, any other's in the log."""
+    """Count repeated ids: of an entry within one era, of other records within the log."""
     eras = accumulate([isinstance(record, Cleared) for record in records])
     there = {
         (record.id, era if isinstance(record, Added) else None)
@@ -205,14 +212,14 @@ def _doubled(records: Sequence[Record]) -> int:
 def _in_order(added: Sequence[str], number: int) -> bool:
     """Whether a writer's entries are in the log in the order in which it added them.
 
-    The same one may come again at once: after a clear (see `_doubled`).
+    An entry may be repeated directly after itself: after a clear (see `_doubled`).
     """
     own = [int(name.partition("-")[2]) for name in added if name.startswith(f"{number}-")]
     return [name for name, _ in groupby(own)] == list(range(len(set(own))))
 
 
 def _inconsistent(log: Sequence[tuple[int, Record]], snapshot: Snapshot) -> int:
-    """In how many ways what the store has of the window differs from the fold of the log."""
+    """Count the differences between the stored window and the fold of the log."""
     history = History.of(log)
     folded = [item.place() for item in history.items]
     kept = [place for place, _ in snapshot.window]

@@ -1,8 +1,8 @@
-"""One recorded conversation through memman, message by message, every promise checked on the way.
+"""Replay one recorded conversation through memman, message by message, and check every promise.
 
-What is expected is worked out from the source messages alone; what is found comes through memman's
-public verbs. No total, pairing or check of the package is trusted, except the rules of
-`memman.formats.rules`, which know nothing of the renderers.
+The expected values come from the source messages alone, the actual ones from memman's public methods.
+No total, pairing or check of the package is trusted, except the rules of `memman.formats.rules`, which
+share no code with the renderers.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _LOG_SIGNALS = (
 )
 _WHICH = re.compile(r""", #.*$|#[0-9.]+ ?|['"].*$""")  # of a culprit: its address and first words
 _KEPT_FINDINGS = 20
-_SAYS_WHY = "above the target of"  # what a compression says of itself that ends above its target
+_SAYS_WHY = "above the target of"  # part of the reason that a compression above its target gives
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A context that memman refused to build: what must stay (largest first) needs too much."""
+    """A context that memman refused to build because protected entries (largest first) need too much."""
 
     trajectory: str
     message: int
@@ -70,7 +70,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What one replay counted. All of `FAULTS` must be 0."""
+    """Counts of one replay. All of `FAULTS` must be 0."""
 
     trajectory: str
     budget: int
@@ -84,7 +84,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     missing: int = 0
     unequal: int = 0
     state: int = 0
-    told: int = 0
+    unreported: int = 0
     unexplained: int = 0
     compared: int = 0
     apart: Counter[str] = msgspec.field(default_factory=Counter)
@@ -98,17 +98,17 @@ class Outcome(msgspec.Struct, kw_only=True):
     findings: list[str] = []
 
     def fault(self, kind: str, what: str, times: int = 1) -> None:
-        """Counts a broken promise; the first of them are kept in words."""
+        """Counts a broken promise and keeps the first descriptions."""
         setattr(self, kind, getattr(self, kind) + times)
         if len(self.findings) < _KEPT_FINDINGS:
             self.findings.append(f"{kind}: {self.trajectory} at {self.budget:,}: {what}")
 
 
-FAULTS = ("over", "violations", "missing", "unequal", "state", "told", "unexplained")
+FAULTS = ("over", "violations", "missing", "unequal", "state", "unreported", "unexplained")
 
 
 def replay(trajectory: Trajectory, budget: int, max_entries: int | None = None) -> Outcome:
-    """Runs one conversation at one budget. An error that no promise allows for is raised."""
+    """Runs one conversation at one budget. Raises every error that no promise allows for."""
     return _Replay(trajectory, budget, max_entries).run()
 
 
@@ -126,7 +126,7 @@ class _Replay:
         self._outcome = Outcome(trajectory=trajectory.id, budget=budget)
         config = MemoryConfig(max_tokens=budget, max_entries=max_entries)
         self._memory = MemoryManager(model=MODEL, config=config)
-        self._told = Told(self._memory)
+        self._emitted = EmittedEvents(self._memory)
         self._target = int(config.target_ratio * budget)
         encode = o200k()
         self._recount = Recount(lambda text: len(encode(text)))
@@ -158,9 +158,9 @@ class _Replay:
             self._outcome.apart[reason] += 1
 
     def _check_fit(self) -> None:
-        """What was compressed is at its target or says why not; a window over its budget was told of."""
+        """Checks that compressions reach the target or give a reason, and `over_budget` was emitted."""
         outcome = self._outcome
-        results, over_told = self._told.take_fit()
+        results, over_emitted = self._emitted.take_fit()
         for result in results:
             says_why = _SAYS_WHY in result.reason
             outcome.short += says_why
@@ -171,11 +171,11 @@ class _Replay:
                     f"{result.reason}",
                 )
         active = self._memory.get_stats(_SESSION).active_tokens
-        if active > self._budget and not over_told:
-            outcome.fault("unexplained", f"a window of {active:,} tokens, and nobody was told")
+        if active > self._budget and not over_emitted:
+            outcome.fault("unexplained", f"a window of {active:,} tokens without an event")
 
     def _set_apart(self, message: Message) -> str | None:
-        """Why a provider would refuse this message as it is, so that it cannot come back equal."""
+        """Return why a provider would refuse this message, which then cannot come back equal."""
         calls = [call["id"] for call in message.get("tool_calls") or ()]
         self._waiting += calls
         if message["role"] == "tool":
@@ -187,7 +187,7 @@ class _Replay:
         return None
 
     def _is_turn(self, index: int) -> bool:
-        """Whether an agent could ask its model now: all results are in, and somebody has spoken."""
+        """Whether an agent could call its model now: all results are in, and the user has spoken."""
         following = self._messages[index + 1 : index + 2]
         between_results = bool(following) and following[0]["role"] == "tool"
         spoken = any(message["role"] != "system" for message in self._messages[: index + 1])
@@ -217,8 +217,8 @@ class _Replay:
                     self._check_return(context, messages)
 
     def _priced(self, context: Context, messages: list[Message]) -> int:
-        """The tokens of a request in one of the formats besides OpenAI chat and Anthropic."""
-        if context.format == "mistral":  # which is spelled as OpenAI's
+        """Count the tokens of a request in a format other than OpenAI chat and Anthropic."""
+        if context.format == "mistral":  # same shape as OpenAI chat
             return self._recount.openai_chat(messages)
         if context.format == "langchain":
             return self._recount.langchain(messages)
@@ -251,9 +251,9 @@ class _Replay:
             )
 
     def _check_equality(self, context: Context, messages: Sequence[Message], index: int) -> None:
-        """Every message whose entries are all in the window must be in the request as it was."""
+        """Checks that each message whose entries are all in the window is in the request, unchanged."""
         active = {entry.id for entry in self._memory.get_active_entries(_SESSION)}
-        # Nothing is undone here: what has left the window does not come back.
+        # Nothing is undone here, so an entry that has left the window does not come back.
         self._unedited = [sent for sent in self._unedited if sent.ids <= active]
         trimmed = {entry_id for item in context.trimmed for entry_id in item.ids}
         expected = [sent.message for sent in self._unedited if sent.ids.isdisjoint(trimmed)]
@@ -262,7 +262,7 @@ class _Replay:
             self._outcome.fault("unequal", f"after message {index}: {message!r:.300}")
 
     def _check_return(self, context: Context, messages: Sequence[Message]) -> None:
-        """What was rendered in a format and is parsed from it comes back equal, detected as it."""
+        """Checks that rendered messages are parsed back equal, and detected as their format."""
         roomy = MemoryConfig(max_tokens=10**8, auto_compress=False)
         other = MemoryManager(model=MODEL, config=roomy)
         other.add_messages(_SESSION, list(messages))
@@ -275,13 +275,13 @@ class _Replay:
 
     def _finish(self) -> None:
         outcome, memory = self._outcome, self._memory
-        self._told.close()
+        self._emitted.close()
         stats = memory.get_stats(_SESSION)
         if stats.counter != COUNTER:
             raise RuntimeError(f"counted with {stats.counter}, not with {COUNTER}")
         outcome.entries = stats.total_entries
         outcome.tokens_added, outcome.tokens_left = stats.total_tokens, stats.active_tokens
-        outcome.compressions = sum(kind == "Compressed" for kind, _ in self._told.records)
+        outcome.compressions = sum(kind == "Compressed" for kind, _ in self._emitted.records)
         expected = [said for message in self._messages for said in entries_of(message)]
         state = memory.export_session(_SESSION)
         for place, found in (("log", memory.get_entries(_SESSION)), ("export", state.entries)):
@@ -289,8 +289,8 @@ class _Replay:
             if lost:
                 outcome.fault("missing", f"{lost} entries in the {place}", lost)
         self._check_state(state)
-        if self._told.records != [_logged(item) for item in state.log]:
-            outcome.fault("told", "the events are not one per record in log order")
+        if self._emitted.records != [_logged(item) for item in state.log]:
+            outcome.fault("unreported", "the events are not one per record in log order")
 
     def _check_state(self, state: SessionState) -> None:
         """The document is lossless: as JSON, and through another manager."""
@@ -306,8 +306,8 @@ class _Replay:
             self._outcome.fault("state", "export(import(x)) differs from x")
 
 
-class Told:
-    """What the signals told, as (kind of record, id of its entry or itself), in order."""
+class EmittedEvents:
+    """Emitted events as (kind of record, id of its entry or of the record), in order."""
 
     def __init__(self, sender: object) -> None:
         self.records: list[tuple[str, str]] = []
@@ -318,13 +318,13 @@ class Told:
         events.over_budget.connect(self._take_over, sender=sender)
 
     def take_fit(self) -> tuple[list[events.CompressionResult], bool]:
-        """The compressions since this was last asked, and whether a window was told to be too large."""
+        """Return the compressions since the last call, and whether `over_budget` was emitted."""
         taken = self._results, self._over
         self._results, self._over = [], False
         return taken
 
     def close(self) -> None:
-        """Listens no more."""
+        """Disconnects the receivers."""
         for signal in _LOG_SIGNALS:
             signal.disconnect(self._take)
         events.over_budget.disconnect(self._take_over)
@@ -346,7 +346,7 @@ class Told:
 
 
 def _logged(item: Record | Shown) -> tuple[str, str]:
-    """How `Told` should have noted an item of a document's log."""
+    """Return the pair that `EmittedEvents` should have kept for an item of a document's log."""
     kind = "Added" if isinstance(item, Shown | Added) else type(item).__name__
     known = isinstance(item, Shown | Added | Compressed)
     if isinstance(item, Opened):
@@ -357,8 +357,8 @@ def _logged(item: Record | Shown) -> tuple[str, str]:
 def absent(expected: Sequence[Message], messages: Sequence[Message]) -> list[Message]:
     """The expected messages that have no equal of their own among the messages of a request.
 
-    Both are in nearly the same order (only results that came late move up to their calls), so each
-    is looked for from where the last one was found, and only then from the beginning.
+    Both have nearly the same order (only late results move up to their calls), so each search starts
+    after the previous match, and starts over only if that fails.
     """
     missing: list[Message] = []
     used: set[int] = set()
@@ -378,7 +378,7 @@ Said = tuple[str, str, str]
 
 
 def entries_of(message: Message) -> list[Said]:
-    """The (type, name, text) of the entries that a source message must become."""
+    """Return (type, name, text) of each entry that a source message must become."""
     role, content = message["role"], message.get("content") or ""
     if role == "tool":
         return [("tool_result", "", content)]
@@ -396,6 +396,6 @@ def _said(entry: Entry) -> Said:
 
 
 def lacking(expected: Sequence[Said], found: Sequence[Said]) -> int:
-    """How many of `expected` are not in `found`; at least 1 when order or number differ."""
+    """Count the `expected` that are not in `found`; at least 1 if order or number differ."""
     lost = (Counter(expected) - Counter(found)).total()
     return lost or int(list(expected) != list(found))

@@ -1,8 +1,8 @@
-"""A request's body, in whichever provider's shape, read into what can be priced.
+"""Read a request's body, in the shape of any provider, into the parts that cost tokens.
 
 Chat completions, Responses, Anthropic messages, Gemini generateContent and Bedrock Converse differ in
-their spelling and agree in what they carry: messages of texts, calls and images, and tools. A block is
-known by its `type`, or where it has none (Gemini, Bedrock) by its key, so one table reads them all.
+spelling but carry the same parts: messages of texts, calls and images, and tools. A block is
+recognised by its `type`, or without one (Gemini, Bedrock) by its key, so one table reads them all.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from memman.errors import FormatError
 
 
 class Image(msgspec.Struct, frozen=True):
-    """An image as it was sent: `source` is bytes, base64 or a data URL, None where only a link is known."""
+    """An image as it was sent: `source` is bytes, base64 or a data URL, None for a link."""
 
     source: bytes | str | None
     detail: str = "auto"
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message or item: what in it costs tokens, in the order in which it stands there.
+    """One message or item: its parts that cost tokens, in their order.
 
-    `thoughts` are reasoning texts; `results` is how many tool results it carries.
+    `thoughts` are reasoning texts; `results` is the number of tool results.
     """
 
     role: str
@@ -44,7 +44,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     """A whole request. `api` is its shape: "chat", "responses", "messages", "gemini" or "converse".
 
     `choice` is the tool choice: "", "auto", "none", "any", or a tool's name. `hosted` are tools that the
-    provider runs itself, as compact JSON; `schema` is that of a structured answer, if one is asked for.
+    provider runs itself, as compact JSON; `schema` is that of a requested structured answer.
     """
 
     api: str
@@ -56,11 +56,11 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_body(request: Mapping[str, Any]) -> Body:
-    """What a request carries. Raises `FormatError` for what is a request of none of the five shapes."""
+    """Read a request into its parts. Raises `FormatError` if it has none of the five shapes."""
     if not isinstance(request, Mapping):
         raise FormatError(f"a request is a JSON object, not {type(request).__name__}")
     inner = request.get("generateContentRequest")
-    if isinstance(inner, Mapping):  # of Gemini's countTokens
+    if isinstance(inner, Mapping):  # as Gemini's countTokens takes it
         request = inner
     items = next((request[key] for key in _ITEMS if request.get(key) is not None), None)
     if items is None:
@@ -152,7 +152,7 @@ def _message(item: Any) -> Message:
 
 
 class _Read:
-    """What has been read of one message so far."""
+    """The parts of one message that have been read so far."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -231,7 +231,7 @@ def _result(key: str) -> Callable[[_Read, Mapping[str, Any]], None]:
 
 
 def _call(outer: str, key: str, inside: str = "") -> Callable[[_Read, Mapping[str, Any]], None]:
-    """Reads a call from a block, or from what stands at `outer` in it, where its key is `inside`."""
+    """Return a reader of a call at the key `outer` of a block, or of the block itself."""
 
     def read_call(read: _Read, block: Mapping[str, Any]) -> None:
         inner = block.get(outer)
@@ -267,7 +267,7 @@ def _image(read: _Read, block: Mapping[str, Any]) -> None:
 
 
 def _sourced(source: Any) -> Image:
-    """An image of Anthropic, Gemini or Bedrock: its data, or none where it is a link or an id."""
+    """Return an image of Anthropic, Gemini or Bedrock: its data, or no data for a link or an id."""
     data = None
     if isinstance(source, Mapping):
         data = source.get("data", source.get("bytes"))
@@ -280,7 +280,7 @@ def _linked(url: Any, detail: Any) -> Image:
 
 
 def _nothing(_read: _Read, _block: Mapping[str, Any]) -> None:
-    """A mark for the provider's cache: no token."""
+    """Reads nothing: a mark for the provider's cache costs no token."""
 
 
 _BLOCKS: Final[dict[str, Callable[[_Read, Mapping[str, Any]], None]]] = {

@@ -1,11 +1,11 @@
-"""What grows with what: many sessions in a file, one long session, and what the process holds of them.
+"""Cost and memory as data grows: many sessions in a file, and one long session.
 
     python -m benchmarks.scale [--quick] [--sessions N] [--entries N]
 
-By default 100,000 sessions and a session of 1,000,000 entries in SQLite files, which takes some minutes;
-`--quick` has sizes at which a slope would show. Figures are ratios of CPU time within one process, of
-many over few; where SQLite itself is slower with many rows, that is measured beside.
-Exit codes: 0 each goal met or within its noise, 1 one was missed.
+The default sizes are 100,000 sessions and a session of 1,000,000 entries in SQLite files, which takes some
+minutes; `--quick` has sizes at which a slope would show. Figures are ratios of CPU time within one
+process, of many over few. If SQLite itself is slower with many rows, that is measured, too.
+Exit codes: 0 all goals met or within their noise, 1 a goal missed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from memman.stores import MemoryStore, SQLiteStore
 SESSION = "long"
 _LIVE = 500  # sessions that a manager keeps
 _WINDOW = 100  # entries
-_SAMPLE, _OPENINGS, _COMPRESSIONS = 200, 20, 10  # operations that a figure is the median of
+_SAMPLE, _OPENINGS, _COMPRESSIONS = 200, 20, 10  # each figure is a median of that many operations
 _NOISE = 0.30  # of medians of short times, minutes apart, on a shared machine
 _WORDS = "the quick brown fox jumps over the lazy dog and the log grows by one more entry "
 _KIB, _MIB = 2**10, 2**20
@@ -44,7 +44,7 @@ _CONFIG = MemoryConfig(max_tokens=4_000, max_sessions=_LIVE)
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """How many sessions and entries: the few that is compared with, and the many."""
+    """The numbers of sessions and entries: the small number to compare with, and the large one."""
 
     few_sessions: int = 100
     sessions: int = 100_000
@@ -68,7 +68,7 @@ class Measurement(msgspec.Struct):
 
 
 def measure(sizes: Sizes, folder: Path) -> Measurement:
-    """Everything, with its files in `folder`."""
+    """Run all measurements, with their files in `folder`."""
     found = Measurement()
     measure_sessions(found, sizes, folder)
     _one_long_session(found, sizes, folder)
@@ -80,7 +80,7 @@ Costs = dict[str, tuple[float, float]]
 
 
 def _in_turns(few: Act, many: Act, numbers: Iterable[int]) -> tuple[float, float]:
-    """The medians of what each takes, in milliseconds, taken in turns."""
+    """Return the median milliseconds of each action, measured in turns."""
     times: tuple[list[float], list[float]] = ([], [])
     for number in numbers:
         for act, taken in zip((few, many), times, strict=True):
@@ -105,7 +105,7 @@ def _compare(
 
 
 def measure_sessions(found: Measurement, sizes: Sizes, folder: Path) -> None:
-    """Sessions in a file, many beside few, and what the process holds of them."""
+    """Compare many sessions in a file with few, and measure the memory that the process holds."""
     paths = folder / "few.db", folder / "many.db"
     few, many = (_manager(SQLiteStore(path)) for path in paths)
     evicted = 0
@@ -129,7 +129,7 @@ def measure_sessions(found: Measurement, sizes: Sizes, folder: Path) -> None:
     bare = _bare_costs(folder, numbers, _payload(paths[0]))
     _compare_sessions(found, costs, bare, (f"{numbers[0]} sessions", f"{numbers[1]:,}"))
     found.tables.append(
-        f"{sizes.sessions:,} sessions in {seconds:.0f} s; {evicted:,} were unloaded, and told of; from"
+        f"{sizes.sessions:,} sessions in {seconds:.0f} s; {evicted:,} unloaded, each with an event; from"
         f" {2 * _LIVE:,} sessions on the process grew by {more / _MIB:.1f} MB;"
         f" {paths[1].stat().st_size / sizes.sessions:.0f} bytes a session on disk"
     )
@@ -142,9 +142,9 @@ def measure_sessions(found: Measurement, sizes: Sizes, folder: Path) -> None:
 def _compare_sessions(
     found: Measurement, costs: Costs, bare: Costs, columns: tuple[str, str]
 ) -> None:
-    """The costs beside those of bare SQLite, whose pages of many sessions are deeper, full and not at hand.
+    """Compare the costs with those of bare SQLite, whose pages of many sessions are deeper and full.
 
-    What that makes it slower is taken from our figure: the goals are about what we add.
+    Bare SQLite's own slowdown is subtracted, because the goals are about our overhead.
     """
     rows, without = [], {}
     for name, (few, many) in costs.items():
@@ -157,20 +157,20 @@ def _compare_sessions(
             without[name] = few, many
     found.tables.append(table(("ms, sessions in a file", *columns, "ratio"), rows))
     for name, (few, many) in without.items():
-        beside = ", less what bare SQLite takes more" if name in bare else ""
-        goal = f"{name}, {columns[1]} over {columns[0]}{beside}"
+        adjusted = ", less the slowdown of bare SQLite" if name in bare else ""
+        goal = f"{name}, {columns[1]} over {columns[0]}{adjusted}"
         found.goals.append(Goal(goal, many / few, 1.1, _NOISE, "x"))
 
 
 def _payload(path: Path) -> bytes:
-    """What a record of these sessions is."""
+    """Return the payload of a record of these sessions."""
     with closing(sqlite3.connect(path)) as db:
         payload: bytes = db.execute("SELECT payload FROM record").fetchone()[0]
     return payload
 
 
 class _Bare:
-    """The least that SQLite can do: sessions by id, the records of each side by side, and nothing else."""
+    """The minimum for SQLite: sessions by id, and the records of each session in one range."""
 
     def __init__(self, path: Path, sessions: int, payload: bytes) -> None:
         self._path, self._payload = path, payload
@@ -178,7 +178,7 @@ class _Bare:
         self._db = self._opened()
         self._db.execute("CREATE TABLE session (number INTEGER PRIMARY KEY, id TEXT UNIQUE)")
         self._db.execute("CREATE TABLE record (key INTEGER PRIMARY KEY, payload BLOB NOT NULL)")
-        for number in range(sessions):  # a commit each, as sessions come
+        for number in range(sessions):  # one commit each, as sessions are created
             self._db.execute("INSERT INTO session VALUES (?, ?)", (number, f"session-{number}"))
             self.insert(number, 0)
         self._db.close()
@@ -192,7 +192,7 @@ class _Bare:
         return db
 
     def read(self, number: int) -> bytes:
-        """The record of a session, found by its id."""
+        """Read the record of a session, found by its id."""
         found = self._db.execute(
             "SELECT payload FROM session JOIN record ON key = number << 32 WHERE id = ?",
             (f"session-{number}",),
@@ -201,7 +201,7 @@ class _Bare:
         return payload
 
     def insert(self, number: int, seq: int) -> None:
-        """One more record of a session."""
+        """Inserts one more record of a session."""
         self._db.execute("BEGIN IMMEDIATE")
         self._db.execute("INSERT INTO record VALUES (?, ?)", ((number << 32) + seq, self._payload))
         self._db.execute("COMMIT")
@@ -212,7 +212,7 @@ class _Bare:
 
 
 def _bare_costs(folder: Path, sessions: tuple[int, int], payload: bytes) -> Costs:
-    """What the same takes where SQLite does nothing but find and insert rows."""
+    """Return the costs of SQLite alone, which only finds and inserts rows."""
     few, many = (_Bare(folder / f"bare-{count}.db", count, payload) for count in sessions)
 
     def both(act: Callable[[_Bare, int], object]) -> tuple[float, float]:
@@ -232,12 +232,12 @@ def _bare_costs(folder: Path, sessions: tuple[int, int], payload: bytes) -> Cost
 
 
 def _spread(sample: int, sessions: int) -> int:
-    """A session of each sample, all over the file: each once, since the second time it would be live."""
+    """Return a session from all over the file, each only once: the second time it would be live."""
     return sample * 7919 % sessions
 
 
 def _session_costs(paths: tuple[Path, Path], sessions: tuple[int, int]) -> Costs:
-    """What an append to and an opening of sessions take that are spread over the files."""
+    """Return the costs of appending to and opening sessions from all over the files."""
     few, many = (_manager(SQLiteStore(path)) for path in paths)
 
     def on(memory: MemoryManager, number: int, act: Callable[[MemoryManager, str], object]) -> Act:
@@ -270,13 +270,13 @@ def _fill_sessions(memory: MemoryManager, first: int, last: int) -> None:
 
 
 def _resident() -> int:
-    """The most bytes of the machine's memory that this process has had."""
+    """Return the peak resident memory of this process in bytes."""
     unit = 1 if sys.platform == "darwin" else _KIB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _grown(sizes: Sizes, folder: Path) -> int:
-    """By how many bytes what a manager holds grows once it keeps as many sessions as it may."""
+    """Return the growth in bytes of a manager that already keeps as many sessions as it may."""
     tracemalloc.start()
     try:
         memory = _manager(SQLiteStore(folder / "held.db"))
@@ -315,7 +315,7 @@ def _long(store: Store, entries: int) -> Store:
 
 
 def _entry_costs(few: Store, many: Store) -> Costs:
-    """What is done with a session at each turn; the log grows little by it."""
+    """Return the costs of each operation on a session; they add little to the log."""
     managers = _manager(few), _manager(many)
 
     def both(
@@ -373,7 +373,7 @@ def _open(store: Store) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help="small sizes: some ten seconds")

@@ -1,11 +1,11 @@
-"""What it costs to keep sessions in a SQLite file: appends, opening, following another process, disk.
+"""The cost of sessions in a SQLite file: appends, opening, following another process, disk.
 
     python -m benchmarks.stores [--quick] [--data FOLDER]
 
-Every ratio is of two things measured in turns in one process, so that what disturbs one disturbs
-the other. The counter is tiktoken with its offline vocabulary. Recorded conversations for the disk's share
-are skipped with a note where they are not there.
-Exit codes: 0 each goal met or within its noise, 1 one was missed.
+Every ratio compares two operations measured in turns in one process, so that a disturbance meets
+both. The counter is tiktoken with its offline vocabulary. The share of disk needs recorded
+conversations; without them it is skipped with a note.
+Exit codes: 0 all goals met or within their noise, 1 a goal missed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from memman.stores import SQLiteStore
 from memman.stores.sqlite_file import Durability
 
 SESSION = "measured"
-# Nothing is compressed: what is measured is the store.
+# Nothing is compressed: the measurement is about the store.
 CONFIG = MemoryConfig(max_tokens=10**9, max_entries=None, auto_compress=False)
 _CHUNK = 50  # appends in a turn: short, so that a disturbance meets both sides
 _WINDOW = 200  # entries
@@ -51,7 +51,7 @@ Clock = Callable[[], float]
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """How much is appended, opened and read."""
+    """The numbers of entries to append, open and read."""
 
     appends: int = 5_000
     full_appends: int = 2_000
@@ -82,7 +82,7 @@ class Measurement(msgspec.Struct):
 
 
 def measure(sizes: Sizes, folder: Path, data: Path) -> Measurement:
-    """Everything, with its files in `folder`."""
+    """Run all measurements, with their files in `folder`."""
     found = Measurement()
     _appends(found, sizes, folder)
     _async(found, sizes, folder)
@@ -101,7 +101,7 @@ def manager(store: SQLiteStore) -> MemoryManager:
 
 
 def add(memory: MemoryManager, item: Item, session: str = SESSION) -> Entry:
-    """One `add_*` verb."""
+    """Adds the item by its `add_*` method."""
     if item.kind == "tool_call":
         return memory.add_tool_call(session, item.name, item.arguments, call_id=item.call_id)
     if item.kind == "tool_result":
@@ -111,11 +111,11 @@ def add(memory: MemoryManager, item: Item, session: str = SESSION) -> Entry:
     return memory.add_assistant_message(session, item.content)
 
 
-# ---------------------------------------------------------------- an append beside its bare twin
+# ---------------------------------------------------------------- an append and its bare twin
 
 
 class _Bare:
-    """What a durable append costs at least: counting, and one row of the same bytes in the same mode."""
+    """The minimum of a durable append: counting, and one row of the same bytes in the same mode."""
 
     def __init__(self, path: Path, synchronous: str) -> None:
         self._db = sqlite3.connect(path, isolation_level=None)
@@ -160,7 +160,7 @@ def _appends(found: Measurement, sizes: Sizes, folder: Path) -> None:
         memory.close()
         bare.close()
         ratio = sum(ours) / sum(theirs)
-        if clock is perf_counter:  # waiting for the disk: a few waits are long, on either side
+        if clock is perf_counter:  # includes waits for the disk; a few are long, on either side
             ratio = median(ours) / median(theirs)
         rows.append(
             [f"{durability}, {synchronous}", number, _us(ours, number), _us(theirs, number), ratio]
@@ -172,7 +172,7 @@ def _appends(found: Measurement, sizes: Sizes, folder: Path) -> None:
 
 
 def _payloads(workload: Sequence[Item], path: Path) -> list[bytes]:
-    """What a store keeps of the entries, as bytes."""
+    """Return the stored bytes of the entries."""
     store = SQLiteStore(path)
     memory = manager(store)
     for item in workload:
@@ -210,7 +210,7 @@ def _async(found: Measurement, sizes: Sizes, folder: Path) -> None:
     rows = [["add", len(workload), _us(ours, len(workload)), _us(theirs, len(workload)), ratio]]
     headers = ("both managers, wall clock", "entries", "async, us", "sync, us", "ratio")
     found.tables.append(table(headers, rows))
-    # An add goes to the writing thread and back: on a busy machine each way waits for a processor.
+    # An add goes to the writing thread and back. On a busy machine both ways wait for a processor.
     found.goals.append(Goal("async SQLite", ratio, 3.0, RATIO_NOISE, "x sync", held=4.5))
 
 
@@ -252,7 +252,7 @@ def _openings(found: Measurement, sizes: Sizes, folder: Path) -> None:
 
 
 def _following(found: Measurement, sizes: Sizes, folder: Path) -> None:
-    """Two managers append in turns to one session: what the other one wrote is read, not the window."""
+    """Two managers append in turns to one session. Each reads the other's new records, not the window."""
     rows, costs = [], []
     for window in sizes.alternations:
         path = folder / f"turns-{window}.db"
@@ -280,10 +280,10 @@ def _following(found: Measurement, sizes: Sizes, folder: Path) -> None:
 
 
 def _disk(found: Measurement, sizes: Sizes, folder: Path, data: Path) -> None:
-    """Recorded conversations through `add_messages`, with every table and the write-ahead log."""
+    """Store recorded conversations by `add_messages`, and measure every table and the write-ahead log."""
     recorded = data / "trajectories.jsonl.gz"
     if not recorded.is_file():
-        found.tables.append(f"note: {recorded} is not there; the disk's share was not measured")
+        found.tables.append(f"note: {recorded} does not exist; the share of disk was not measured")
         return
     conversations = read_trajectories(recorded)[:: sizes.every]
     rows: list[list[Any]] = []
@@ -293,7 +293,7 @@ def _disk(found: Measurement, sizes: Sizes, folder: Path, data: Path) -> None:
         size = sum(file.stat().st_size for file in folder.glob(f"{path.name}*"))
         share = size / (1.8 * text + 4 * _MIB)
         rows.append([label, entries, text / _MIB, size / _MIB, size / text, share])
-    # What a compression writes is text too, and no entry's: that row is published.
+    # A compression's own texts take space too but belong to no entry, so that row has no goal.
     found.goals.append(Goal("disk of 1.8 x text + 4 MB", rows[0][-1], 1.0))
     headers = ("recorded conversations", "entries", "text, MB", "disk, MB", "ratio", "of allowed")
     found.tables.append(table(headers, rows))
@@ -302,7 +302,7 @@ def _disk(found: Measurement, sizes: Sizes, folder: Path, data: Path) -> None:
 def _stored(
     conversations: Sequence[Trajectory], path: Path, config: MemoryConfig
 ) -> tuple[int, int]:
-    """Stores conversations, a message at a time; the bytes of their text, and their entries."""
+    """Store conversations, a message at a time. Return the bytes of their text, and their entries."""
     memory = MemoryManager(SQLiteStore(path), counter="chars4", config=config)
     text = entries = 0
     for conversation in conversations:
@@ -310,7 +310,7 @@ def _stored(
             for entry in memory.add_messages(conversation.id, [message]):
                 text += len(entry.text.encode()) + len((entry.name or "").encode())
                 entries += 1
-    # Before it is closed: closing moves the write-ahead log into the file.
+    # Before the store is closed: closing moves the write-ahead log into the file.
     return text, entries
 
 
@@ -318,11 +318,13 @@ def _stored(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stores", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help="small sizes: some ten seconds")
-    parser.add_argument("--data", type=Path, default=DATA, help="where recorded conversations are")
+    parser.add_argument(
+        "--data", type=Path, default=DATA, help="folder of the recorded conversations"
+    )
     options = parser.parse_args(arguments)
     logging.getLogger("memman").addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory() as folder:

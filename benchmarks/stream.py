@@ -1,12 +1,12 @@
-"""The stream: how often a summarizer is asked, and how much it reads, while messages of one size flow by.
+"""A stream of equal messages: how often the summarizer is called, and how many tokens it reads.
 
     python -m benchmarks.stream
 
 400 messages of 100 tokens each, a limit of 2,000 tokens, summaries of 200, counted as `len(text) // 4`.
-What a summarizer reads is what stands in its prompts of the messages and of earlier summaries; the prompt's
-own instructions are not counted. No time is measured: it is the same on every machine and in every run.
+The tokens read are those of messages and earlier summaries in the summarizer's prompts, without the
+prompt's own instructions. No time is measured: the figures are the same on every machine and in every run.
 
-Exit codes: 0 each goal met, 1 one was missed.
+Exit codes: 0 all goals met, 1 a goal missed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ HEADERS = (
 )  # fmt: skip
 _MESSAGES = 400
 _MESSAGE_TOKENS = 100
-_CHARS = 4  # of a token, by the counter of this measure
+_CHARS = 4  # per token, by the counter of this benchmark
 
 
 def count(text: str) -> int:
-    """The counter of this measure."""
+    """Count tokens as this benchmark does."""
     return len(text) // _CHARS
 
 
@@ -55,7 +55,7 @@ def messages() -> list[Item]:
 
 
 class Reader(Instruments):
-    """A summarizer that takes note of what it reads, and answers at one length."""
+    """A summarizer that records the texts that it reads, and answers at one length."""
 
     def __init__(self, summary_tokens: int = SUMMARY_TOKENS) -> None:
         self._said = ("What was said so far. " * summary_tokens)[: summary_tokens * _CHARS]
@@ -66,7 +66,7 @@ class Reader(Instruments):
         self.nothing_new = 0
 
     def summarize(self, prompt: str) -> str:
-        """The summary; what the prompt has of the stream was read."""
+        """Return the summary, and record the parts of the stream in the prompt."""
         found = [text for text in self._texts if text in prompt]
         self.nothing_new += all(self.times_read[text] for text in found)
         self.times_read.update(found)
@@ -75,7 +75,7 @@ class Reader(Instruments):
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """What a stream cost, and the largest context that was built on its way, in tokens."""
+    """The cost of a stream, and its largest context in tokens."""
 
     calls: int
     tokens_read: int
@@ -85,12 +85,12 @@ class Flow(msgspec.Struct, frozen=True):
 
 
 def row(name: str, found: Flow) -> list[object]:
-    """The figures below `HEADERS`."""
+    """Return the figures below `HEADERS`."""
     return [name, *msgspec.structs.astuple(found)]
 
 
 def flow(make: Callable[[Instruments, int, str], Showing], reader: Reader) -> Flow:
-    """The stream through one system, with a context after each message."""
+    """Run the stream through one system, with a context after each message."""
     subject = make(reader, LIMIT, SESSION)
     largest = 0
     for item in messages():
@@ -107,28 +107,28 @@ def flow(make: Callable[[Instruments, int, str], Showing], reader: Reader) -> Fl
 
 
 class Way(msgspec.Struct, frozen=True):
-    """Settings, the length of the summaries, and how many calls and tokens they may cost."""
+    """Settings, the length of the summaries, and the most calls and tokens that they may cost."""
 
     settings: Mapping[str, Any]
     summary_tokens: int
     calls: int
     tokens: int
-    keeps: bool = True  # the summarizer keeps to the length that it is asked for
+    keeps: bool = True  # the summarizer keeps to the requested length
 
 
 # A summary is at most `max_summary_ratio` of low water: 200 tokens of 1,000, or 120 of 600.
 _LOW = {"target_ratio": 0.3}
-_FIRST_TEXTS = 17  # that a first compression down to 600 tokens replaces
+_FIRST_TEXTS = 17  # replaced by a first compression down to 600 tokens
 WAYS: dict[str, Way] = {
     "the defaults": Way({}, SUMMARY_TOKENS, 40, 48_000),
-    "target 0.3, summaries of the 120 tokens asked for": Way(_LOW, 120, 29, 46_000),
+    "target 0.3, summaries of the requested 120 tokens": Way(_LOW, 120, 29, 46_000),
     "target 0.3, room for 200": Way({**_LOW, "max_summary_ratio": 0.34}, 200, 29, 46_000),
-    "target 0.3, 200 tokens although 120 were asked for": Way(_LOW, 200, 29, 46_000, keeps=False),
+    "target 0.3, 200 tokens although 120 were requested": Way(_LOW, 200, 29, 46_000, keeps=False),
 }
 
 
 def flow_of(way: Way) -> Flow:
-    """The stream through memman."""
+    """Run the stream through memman."""
 
     def make(instruments: Instruments, budget: int, session: str) -> Showing:
         return Memman(instruments, budget, session, **way.settings)
@@ -137,7 +137,7 @@ def flow_of(way: Way) -> Flow:
 
 
 def goals_of(name: str, way: Way, found: Flow) -> list[Goal]:
-    """What memman holds. A summarizer that does not keep to the length is asked twice the first time."""
+    """Return memman's goals. A summarizer that exceeds the length is called twice the first time."""
     again = 0 if way.keeps else 1
     return [
         Goal(f"{name}: summarizer calls", found.calls, way.calls),
@@ -149,7 +149,7 @@ def goals_of(name: str, way: Way, found: Flow) -> list[Goal]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     logging.getLogger("memman").addHandler(logging.NullHandler())
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -1,4 +1,4 @@
-"""What is measured: memman by its public methods, and the reference design."""
+"""The measured systems: memman through its public methods, and the reference design."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SESSION = "measured"
 
 
 class Subject(Protocol):
-    """One conversation in one memory system. `context` gives what would be sent to the model.
+    """One conversation in one memory system. `context` returns the request for the model.
 
-    It is made with the instruments, a budget in tokens, and a session's name where there are several.
+    The constructor takes the instruments, a budget in tokens, and a session's name if there are several.
     """
 
     def append(self, item: Item) -> None: ...
@@ -23,7 +23,7 @@ class Subject(Protocol):
 
 
 class Shown(NamedTuple):
-    """One thing that stands in a context, in whatever shape its system sends it."""
+    """One item of a context, independent of its system's format."""
 
     kind: Literal["message", "tool_call", "tool_result"]
     text: str
@@ -31,15 +31,15 @@ class Shown(NamedTuple):
 
 
 class Showing(Subject, Protocol):
-    """A subject whose contexts can be checked: `shown` says what stands in one."""
+    """A subject whose contexts can be checked: `shown` returns the items of a context."""
 
     def shown(self, context: Any) -> Sequence[Shown]: ...
 
 
 class Memman:
-    """memman in memory with its defaults. What the agent has is translated within the measure.
+    """memman in memory with its defaults. The measured time includes the conversion of the items.
 
-    Sessions with the same instruments are sessions of one manager.
+    Subjects with the same instruments share one manager.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Memman:
         )
 
     def append(self, item: Item) -> None:
-        """One `add_*` verb."""
+        """Adds the item by its `add_*` method."""
         memory, session = self.memory, self.session
         if item.kind == "tool_call":
             memory.add_tool_call(session, item.name, item.arguments, call_id=item.call_id)
@@ -68,28 +68,28 @@ class Memman:
             memory.add_assistant_message(session, item.content)
 
     def context(self) -> Any:
-        """The context, rendered as OpenAI chat and priced."""
+        """Return the context, rendered as OpenAI chat and counted."""
         return self.memory.build_context(self.session)
 
     def shown(self, context: Context) -> list[Shown]:
-        """What stands in its messages."""
+        """Return the items of the context's messages."""
         return openai_chat_shown(context.messages)
 
 
 class MemmanRead(Memman):
-    """The same with `Context.messages` read each time, which copies each message of it."""
+    """The same, but `Context.messages` is read each time, which copies each message."""
 
     def context(self) -> Any:
-        """The messages, as fresh dicts that the caller may change."""
+        """Return the messages as fresh dicts that the caller may change."""
         return super().context().messages
 
     def shown(self, context: Any) -> list[Shown]:
-        """What stands in the messages."""
+        """Return the items of the messages."""
         return openai_chat_shown(context)
 
 
 def openai_chat_shown(messages: Sequence[Mapping[str, Any]]) -> list[Shown]:
-    """What stands in messages of chat completions."""
+    """Return the items of chat completions messages."""
     shown = []
     for message in messages:
         content = message.get("content") or ""
@@ -104,11 +104,11 @@ def openai_chat_shown(messages: Sequence[Mapping[str, Any]]) -> list[Shown]:
 
 
 class Reference:
-    """The least that a correct design does: it is the target, not a library.
+    """The minimum that a correct design does: a target, not a library.
 
-    Each text is counted once, a running total decides, a cut goes down to half and writes one
-    summary, a call stays with its result, and the context is the list itself until it changes. It
-    renders nothing, tells nobody and cannot undo.
+    It counts each text once and compares a running total with the budget. A cut goes down to half and
+    writes one summary, and a call stays with its result. The context is the same list until it changes.
+    It renders nothing, emits no events and cannot undo.
     """
 
     def __init__(self, instruments: Instruments, budget: int, _session: str = SESSION) -> None:
@@ -121,7 +121,7 @@ class Reference:
         self._context: Sequence[Any] | None = None
 
     def append(self, item: Item) -> None:
-        """Counts once; cuts when the total is over the budget."""
+        """Counts the item, and cuts if the total is over the budget."""
         tokens = self._instruments.count(item.content)
         self._log.append(item)
         self._tokens.append(tokens)
@@ -145,14 +145,14 @@ class Reference:
             self._start, self._total = at, total
 
     def context(self) -> Sequence[Any]:
-        """The summary and what is after it; the same list until something is appended."""
+        """Return the summary and the items after it; the same list until the next append."""
         if self._context is None:
             window = self._log[self._start :]
             self._context = [self._summary, *window] if self._summary else window
         return self._context
 
     def shown(self, context: Sequence[str | Item]) -> list[Shown]:
-        """The summary as a message, and the items."""
+        """Return the summary as a message, and the items."""
         return [
             Shown("message", one)
             if isinstance(one, str)

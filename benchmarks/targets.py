@@ -2,10 +2,11 @@
 
     python -m benchmarks.targets [--quick] [--data FOLDER]
 
-Each conversation is added in pieces; between them a seeded choice compresses it to a random size, undoes or
-leaves it. After each piece a context is built for every target and checked by its rules, which know nothing
-of the renderers. Beside it stands `trim_messages` of langchain-core on the same logs, where it is installed
-(the group bench-peers). Exit codes: 0 no rule is broken by memman, 1 some are, 2 no recordings.
+Each conversation is added in pieces. After each piece a seeded choice compresses the session to a random
+size, undoes the last compression, or does nothing. Then a context is built for every target and checked
+by the target's rules, which share no code with the renderers. The same logs go through `trim_messages` of
+langchain-core if it is installed (the group bench-peers).
+Exit codes: 0 memman breaks no rule, 1 it breaks some, 2 no recordings.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _SESSION = "s"
 
 
 class Checks:
-    """ContextBuilder, refusals and broken rules by (budget, target)."""
+    """Contexts, refusals and broken rules by (budget, target)."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
         self.findings: list[str] = []
 
     def run(self, talk: Trajectory, budget: int) -> None:
-        """One conversation at one budget, with its own seed."""
+        """Runs one conversation at one budget, with its own seed."""
         random = Random(f"{talk.id} {budget}")
         config = MemoryConfig(max_tokens=budget, max_entries=None)
         memory = MemoryManager(counter="chars4", config=config)
@@ -55,7 +56,7 @@ class Checks:
         try:
             context = memory.build_context(_SESSION, format=target)
         except BudgetExceeded:
-            counts["refused"] += 1  # what must stay is more than the budget
+            counts["refused"] += 1  # the protected entries exceed the budget
             return
         counts["contexts"] += 1
         counts["trimmed"] += bool(context.trimmed)
@@ -67,7 +68,7 @@ class Checks:
 
 
 def _disturb(memory: MemoryManager, random: Random, budget: int) -> None:
-    """Compresses to a random size, takes the last compression back, or does nothing."""
+    """Compress to a random size, undo the last compression, or do nothing."""
     choice = random.random()
     if choice < 0.6:
         memory.compress(_SESSION, target_tokens=random.randint(budget // 8, budget))
@@ -75,13 +76,13 @@ def _disturb(memory: MemoryManager, random: Random, budget: int) -> None:
         try:
             memory.undo_compression(_SESSION)
         except Refused:
-            return  # a later one stands on it, or nothing is left to take back
+            return  # a later compression depends on it, or there is nothing to undo
 
 
 class Trimmed:
-    """What a function that trims lists of messages makes of the same pieces of the logs, for OpenAI chat.
+    """The results of a function that trims OpenAI chat messages, on the same pieces of the logs.
 
-    Of pieces that are over the budget; one that breaks a rule before anything was done to it is left out.
+    Only pieces over the budget count. A piece that breaks a rule before trimming is left out.
     """
 
     def __init__(self) -> None:
@@ -89,7 +90,7 @@ class Trimmed:
         self.rules: Counter[str] = Counter()
 
     def run(self, talk: Trajectory, budget: int, ways: dict[str, Trim]) -> None:
-        """One conversation at one budget, cut after the same messages."""
+        """Runs one conversation at one budget, cut after the same messages."""
         size = max(1, len(talk.messages) // _PIECES)
         for end in range(size, len(talk.messages) + size, size):
             given = talk.messages[:end]
@@ -115,7 +116,7 @@ class Trimmed:
         self.rules.update(fault.rule for fault in broken)
 
     def rows(self) -> list[list[str]]:
-        """The counts, and the share of contexts that break a rule or say nothing."""
+        """Return the counts, and the share of contexts that break a rule or are empty."""
         found = []
         for (budget, name), counts in sorted(self.counts.items()):
             bad = counts["invalid"] + counts["nothing left"]
@@ -126,7 +127,7 @@ class Trimmed:
 
 
 def _beside(talks: Sequence[Trajectory]) -> str:
-    """The report of `trim_messages` on the same logs; what is not installed is said."""
+    """Format the report of `trim_messages` on the same logs, or a note that it is not installed."""
     try:
         ways = trimming.load()
     except ImportError as error:
@@ -153,11 +154,11 @@ def _version() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.targets", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help="some of the fixture file")
-    parser.add_argument("--data", type=Path, default=SHARED, help="where the recordings are")
+    parser.add_argument("--data", type=Path, default=SHARED, help="folder of the recordings")
     options = parser.parse_args(arguments)
     name = "fixture_trajectories" if options.quick else "trajectories"
     path = options.data / f"{name}.jsonl.gz"
