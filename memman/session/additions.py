@@ -43,7 +43,7 @@ class Additions:
                 await self._refuse_deleted(entry_id)
             appended = await log.append(records, named=entry_id is not None)
             if appended.fresh:
-                return self._appended(records, appended.seqs)[0]
+                return msgspec.structs.replace(records[0].entry, seq=appended.seqs[0])
             if entry_id is None:
                 await self._check_ours(records)
             return await self._added_before(records[0].entry)
@@ -68,7 +68,10 @@ class Additions:
             appended = await log.append(records)
             if appended.fresh < len(records):
                 await self._check_ours(records)
-            return self._appended(records, appended.seqs)
+            return [
+                msgspec.structs.replace(record.entry, seq=seq)
+                for record, seq in zip(records, appended.seqs, strict=True)
+            ]
 
     def _entry(
         self, new_entry: NewEntry, entry_id: str | None, pinned: bool, metadata: msgspec.Raw
@@ -107,13 +110,6 @@ class Additions:
                 entry = msgspec.structs.replace(entry, name=call.entry.name if call else None)
             records.append(Added(entry))
         return tuple(records)
-
-    def _appended(self, records: Sequence[Added], seqs: Sequence[int]) -> list[Entry]:
-        """Return the entries of appended records with their place in the log."""
-        return [
-            msgspec.structs.replace(record.entry, seq=seq)
-            for record, seq in zip(records, seqs, strict=True)
-        ]
 
     async def _check_ours(self, records: Sequence[Added]) -> None:
         """Raise `IdConflict` unless the stored records with these ids are these very ones.
