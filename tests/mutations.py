@@ -60,9 +60,9 @@ def change(messages: list[Any], random: Random) -> None:
     elif what == "other":
         holder[key] = copy.deepcopy(at(messages, random.choice(list(places(messages)))))
     elif what == "text" and isinstance(holder[key], str):
-        said = holder[key]
+        before = holder[key]
         holder[key] = random.choice(
-            (said * 2, said[: len(said) // 2], said + "\u202e\0", "\ud83d" + said)
+            (before * 2, before[: len(before) // 2], before + "\u202e\0", "\ud83d" + before)
         )
     else:
         holder[key] = copy.deepcopy(random.choice(JUNK))

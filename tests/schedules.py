@@ -111,7 +111,7 @@ class Threads:
 
         return work
 
-    def settled(self, answer: Callable[[], Any], then: Callable[[Any], None]) -> Any:
+    def outcome(self, answer: Callable[[], Any], then: Callable[[Any], None]) -> Any:
         """A step: a call, and a function for its result; memman's errors are results too."""
         try:
             given = answer()
@@ -219,7 +219,7 @@ class Tasks(Threads):
 
         return work
 
-    async def settled(self, answer: Callable[[], Any], then: Callable[[Any], None]) -> Any:
+    async def outcome(self, answer: Callable[[], Any], then: Callable[[Any], None]) -> Any:
         try:
             given = await answer()
         except MemmanError:

@@ -103,13 +103,13 @@ def newest_question(entries: list[Entry]) -> Entry:
 
 def assert_asked(context: Context, question: Entry, largest: int) -> None:
     """Assert that the context has the question, whole unless it is over the limit of an entry."""
-    said = [part for message in context.messages if message["role"] == "user"
+    texts = [part for message in context.messages if message["role"] == "user"
             for part in _texts(message["content"])]  # fmt: skip
     text = question.text
     if question.token_count.tokens > largest:
-        assert any(text[:20] in one for one in said)
+        assert any(text[:20] in one for one in texts)
     else:
-        assert any(text in one for one in said)
+        assert any(text in one for one in texts)
 
 
 def _texts(content: Any) -> list[str]:

@@ -211,16 +211,18 @@ class Name(StrEnum):
 def test_subclass_of_str_is_stored_as_str(tmp_path: Path, text: str, durable: bool) -> None:
     memory = manager(store=tmp_path / "chat.db" if durable else None)
     plain, own = manager(), {"id": text, "message_id": text, "metadata": {text: [text]}}
-    for each, said, more in (
+    for each, text_messagee, more in (
         (memory, text, own | {"session_id": text}),
         (plain, "two words", {key: json.loads(json.dumps(own[key])) for key in own}),
     ):
         session = more.pop("session_id", "two words")
-        each.add_user_message(session, said, **more)
-        each.add_tool_call(session, said, said, call_id=said)
-        each.add_tool_result(session, said, (TextPart(said),), call_id=said)
-        each.add_context(session, said, said)
-        each.add_messages(session, [{"role": "user", "content": said}])
+        each.add_user_message(session, text_messagee, **more)
+        each.add_tool_call(session, text_messagee, text_messagee, call_id=text_messagee)
+        each.add_tool_result(
+            session, text_messagee, (TextPart(text_messagee),), call_id=text_messagee
+        )
+        each.add_context(session, text_messagee, text_messagee)
+        each.add_messages(session, [{"role": "user", "content": text_messagee}])
     shown = [
         [(entry.text, entry.name, entry.call_id, entry.metadata, entry.token_count.tokens)
          for entry in each.get_entries("two words")]
@@ -488,8 +490,10 @@ def test_an_unknown_setting_is_named_beside_the_known_ones() -> None:
         lambda memory: memory.update_config(max_token=5),
         lambda memory: memory.update_config("s", max_token=5),
     ):
-        said = "unknown setting 'max_token', did you mean 'max_tokens'? known are max_tokens"
-        refused(ConfigError, said, act)
+        message_message = (
+            "unknown setting 'max_token', did you mean 'max_tokens'? known are max_tokens"
+        )
+        refused(ConfigError, message_message, act)
 
 
 def test_a_setting_like_no_other_is_named_beside_the_known_ones() -> None:
@@ -732,8 +736,8 @@ def test_a_config_given_as_the_store_is_refused_with_its_name() -> None:
 )
 def test_a_class_in_the_place_of_what_it_makes_is_named(given: dict[str, type]) -> None:
     [kind] = given.values()
-    said = f"{kind.__name__} is a class: pass {kind.__name__}\\(...\\)"
-    with pytest.raises(InvalidInput, match=said):
+    message_message = f"{kind.__name__} is a class: pass {kind.__name__}\\(...\\)"
+    with pytest.raises(InvalidInput, match=message_message):
         MemoryManager(**given)
 
 
@@ -896,9 +900,9 @@ def test_result_of_an_unknown_call_is_kept_and_rendered(call_id: Any) -> None:
     for target in ("openai-chat", "anthropic"):
         context = memory.build_context("s", format=target)
         assert check(context.messages, target, system=context.system) == []
-        said = json.dumps(context.messages)
-        assert "from nowhere" in said
-        assert "whose call is not in this context" in said
+        rendered_message = json.dumps(context.messages)
+        assert "from nowhere" in rendered_message
+        assert "whose call is not in this context" in rendered_message
     assert "from nowhere" in memory.get_context_for_llm("s")
 
 
@@ -954,7 +958,7 @@ def a_block(**block: Any) -> dict[str, Any]:
     return {"role": role, "content": [block]}
 
 
-def said(content: Any, **more: Any) -> dict[str, Any]:
+def message_of(content: Any, **more: Any) -> dict[str, Any]:
     return {"role": "user", "content": content, **more}
 
 
@@ -963,10 +967,10 @@ BROKEN_OPENAI: dict[str, Any] = {
     "an unknown role": {"role": "wizard", "content": "x"},
     "not a dict": 7,
     "None": None,
-    "content a number": said(7),
-    "content a dict": said({"text": "x"}),
-    "a part that is text": said(["x"]),
-    "a part that is an object": said([object()]),
+    "content a number": message_of(7),
+    "content a dict": message_of({"text": "x"}),
+    "a part that is text": message_of(["x"]),
+    "a part that is an object": message_of([object()]),
     "tool_calls text": {"role": "assistant", "content": None, "tool_calls": "x"},
     "a call without function": {"role": "assistant", "content": None, "tool_calls": [{}]},
     "a call's id a number": a_call(id=7),
@@ -978,22 +982,22 @@ BROKEN_OPENAI: dict[str, Any] = {
     "a surrogate in arguments": a_call(function={"name": "f", "arguments": {"a": LONE}}),
     "tool_call_id a number": {"role": "tool", "content": "x", "tool_call_id": 7},
     "tool_call_id a surrogate": {"role": "tool", "content": "x", "tool_call_id": LONE},
-    "text a surrogate": said(LONE),
-    "a part's text a surrogate": said([{"type": "text", "text": LONE}]),
-    "an image's url a surrogate": said([{"type": "image_url", "image_url": {"url": LONE}}]),
-    "an unknown part with a surrogate": said([{"type": "new", "x": LONE}]),
-    "an unknown part with NaN": said([{"type": "new", "x": float("nan")}]),
-    "an unknown part too deep": said([{"type": "new", "x": nested(1_100)}]),
-    "another key with a surrogate": said("x", name=LONE),
-    "another key with a tuple": said("x", extra=(1,)),
-    "a key that is a number": said("x") | {3: 4},
+    "text a surrogate": message_of(LONE),
+    "a part's text a surrogate": message_of([{"type": "text", "text": LONE}]),
+    "an image's url a surrogate": message_of([{"type": "image_url", "image_url": {"url": LONE}}]),
+    "an unknown part with a surrogate": message_of([{"type": "new", "x": LONE}]),
+    "an unknown part with NaN": message_of([{"type": "new", "x": float("nan")}]),
+    "an unknown part too deep": message_of([{"type": "new", "x": nested(1_100)}]),
+    "another key with a surrogate": message_of("x", name=LONE),
+    "another key with a tuple": message_of("x", extra=(1,)),
+    "a key that is a number": message_of("x") | {3: 4},
 }
 BROKEN_ANTHROPIC: dict[str, Any] = {
     "an unknown role": {"role": "tool", "content": "x"},
     "no content": {"role": "user"},
-    "content None": said(None),
-    "a block that is a number": said([7]),
-    "a block without type": said([{"text": "x"}]),
+    "content None": message_of(None),
+    "a block that is a number": message_of([7]),
+    "a block without type": message_of([{"text": "x"}]),
     "a use without id": a_block(type="tool_use", name="f", input={}),
     "a use without name": a_block(type="tool_use", id="a", input={}),
     "a use's id a surrogate": a_block(type="tool_use", id=LONE, name="f", input={}),
@@ -1003,15 +1007,20 @@ BROKEN_ANTHROPIC: dict[str, Any] = {
     "a result of numbers": a_block(type="tool_result", tool_use_id="a", content=[7]),
     "thinking with a surrogate": a_block(type="thinking", thinking=LONE),
     "an image's url a surrogate": a_block(type="image", source={"type": "url", "url": LONE}),
-    "text a surrogate": said(LONE),
+    "text a surrogate": message_of(LONE),
     "a block's text a surrogate": a_block(type="text", text=LONE),
-    "another key with a surrogate": said("x", extra=LONE),
+    "another key with a surrogate": message_of("x", extra=LONE),
 }
 
 
 @pytest.mark.parametrize("kind", BROKEN_OPENAI)
 def test_broken_openai_message_is_named_and_none_is_added(kind: str) -> None:
-    messages = [said("fine"), said("also fine"), BROKEN_OPENAI[kind], said("never seen")]
+    messages = [
+        message_of("fine"),
+        message_of("also fine"),
+        BROKEN_OPENAI[kind],
+        message_of("never seen"),
+    ]
     refused(
         FormatError,
         "message 2",
@@ -1021,7 +1030,12 @@ def test_broken_openai_message_is_named_and_none_is_added(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", BROKEN_ANTHROPIC)
 def test_broken_anthropic_message_is_named_and_none_is_added(kind: str) -> None:
-    messages = [said("fine"), said("also fine"), BROKEN_ANTHROPIC[kind], said("never seen")]
+    messages = [
+        message_of("fine"),
+        message_of("also fine"),
+        BROKEN_ANTHROPIC[kind],
+        message_of("never seen"),
+    ]
     refused(
         FormatError,
         "message 2",
@@ -1036,7 +1050,7 @@ def test_no_messages_add_nothing_and_create_no_session() -> None:
 
 
 def test_the_callers_messages_are_not_changed_by_adding_them() -> None:
-    given = [said("hi"), a_call(), {"role": "tool", "tool_call_id": "c", "content": ""}]
+    given = [message_of("hi"), a_call(), {"role": "tool", "tool_call_id": "c", "content": ""}]
     kept = copy.deepcopy(given)
     manager().add_messages("s", given)
     assert given == kept
@@ -1210,7 +1224,7 @@ def test_importing_over_a_session_is_refused_and_changes_nothing() -> None:
 
 
 def raising(entry: Any) -> Any:
-    raise KeyError("a stranger's own fault")
+    raise KeyError("a third party's own fault")
 
 
 @pytest.mark.parametrize(
@@ -1243,7 +1257,7 @@ def test_broken_redact_stops_the_add(redact: Any) -> None:
     with pytest.raises(InvalidInput, match="redact"):
         memory.add_user_message("s", "secret")
     with pytest.raises(InvalidInput, match="redact"):
-        memory.add_messages("s", [said("secret")])
+        memory.add_messages("s", [message_of("secret")])
     assert memory.list_sessions() == []
 
 

@@ -78,14 +78,14 @@ def assert_acknowledged_once(store: MemoryStore, acknowledged: list[list[str]]) 
         assert order == sorted(order), "a writer's entries are not in its order"
 
 
-def kinds_told(told: list[events.Event]) -> list[tuple[str, Any]]:
+def kinds_emitted(emitted: list[events.Event]) -> list[tuple[str, Any]]:
     named = {
         events.EntryAdded: lambda event: event.entry.id,
         events.CompressionResult: lambda event: event.compression_id,
         events.CompressionUndone: lambda event: event.compression_id,
         events.SessionCleared: lambda event: None,
     }
-    return [(type(event).__name__, named[type(event)](event)) for event in told]
+    return [(type(event).__name__, named[type(event)](event)) for event in emitted]
 
 
 def kinds_logged(store: MemoryStore) -> list[tuple[str, Any]]:
@@ -186,7 +186,7 @@ def test_concurrent_threads_lose_no_entry(exclusive):
     assert sum(map(len, acknowledged)) == THREADS * EACH_THREAD
     assert_acknowledged_once(store, acknowledged)
     assert_log_and_window_agree(store, memory.get_active_entries(SESSION))
-    assert kinds_told(first) == kinds_told(second) == kinds_logged(store)
+    assert kinds_emitted(first) == kinds_emitted(second) == kinds_logged(store)
 
 
 class AwaitedStore:
@@ -249,7 +249,7 @@ async def _many_tasks(exclusive: bool) -> None:
         await asyncio.wait_for(asyncio.gather(*work), 60)
     assert_acknowledged_once(store.inner, acknowledged)
     assert_log_and_window_agree(store.inner, await memory.get_active_entries(SESSION))
-    assert kinds_told(first) == kinds_told(second) == kinds_logged(store.inner)
+    assert kinds_emitted(first) == kinds_emitted(second) == kinds_logged(store.inner)
 
 
 # ---------------------------------------------------------------- every schedule
@@ -301,18 +301,18 @@ class Meeting:
 
     def worker(self, script: Script) -> Callable[[], Any]:
         second, steps = script
-        said: list[str] = []
-        self.acknowledged.append(said)
+        texts: list[str] = []
+        self.acknowledged.append(texts)
         name = f"w{len(self.acknowledged)}"
         return self.api.worker(
             [
-                self._step(self.managers[second], step, which, f"{name} n{number}", said)
+                self._step(self.managers[second], step, which, f"{name} n{number}", texts)
                 for number, (step, which) in enumerate(steps)
             ]
         )
 
     def _step(
-        self, memory: Any, step: str, which: int, text: str, said: list[str]
+        self, memory: Any, step: str, which: int, text: str, texts: list[str]
     ) -> Callable[[], Any]:
         def answer() -> Any:
             match step:
@@ -335,11 +335,11 @@ class Meeting:
 
         def then(given: Any) -> None:
             if step == "add":
-                said.append(given.text)
+                texts.append(given.text)
             elif step == "compress":
                 self.results.append(given)
 
-        return functools.partial(self.api.settled, answer, then)
+        return functools.partial(self.api.outcome, answer, then)
 
     @property
     def open(self) -> list[Any]:
@@ -355,9 +355,9 @@ class Meeting:
             assert_log_and_window_agree(self.inner, active)
         assert_acknowledged_once(self.inner, self.acknowledged)
         made = [record.id for _, record in log if isinstance(record, Compressed)]
-        told = [each.compression_id for each in self.results if each.compression_id is not None]
+        ids = [each.compression_id for each in self.results if each.compression_id is not None]
         assert len(set(made)) == len(made)
-        assert set(told) <= set(made), "a compression that was reported is not in the log"
+        assert set(ids) <= set(made), "a compression that was reported is not in the log"
 
 
 def held_after(
@@ -379,13 +379,14 @@ def held_after(
                 api.now(memory.add_user_message(SESSION, "the last", compress=False))
         logged = kinds_logged(meeting.inner)[len(meeting.ids) :]
         by_all, due = (
-            Counter(map(str, each)) for each in (kinds_told(first) + kinds_told(second), logged)
+            Counter(map(str, each))
+            for each in (kinds_emitted(first) + kinds_emitted(second), logged)
         )
         # A manager that was closed during a call has not emitted its outcome.
         assert by_all <= due if meeting.closed else by_all == due
-        for told in (first, second):
+        for emitted in (first, second):
             at = iter(logged)
-            assert all(each in at for each in kinds_told(told)), "told out of order"
+            assert all(each in at for each in kinds_emitted(emitted)), "emitted out of order"
     finally:
         api.end()
 
@@ -536,9 +537,9 @@ def _work(
         arm(rng.uniform(0.00005, 0.002))
         until = time.monotonic() + 0.02
         while time.monotonic() < until:
-            said = _some_verb(memory, rng, f"text {next(numbers)}")
-            if said is not None:
-                acknowledged.append(said)
+            text = _some_verb(memory, rng, f"text {next(numbers)}")
+            if text is not None:
+                acknowledged.append(text)
 
 
 def _assert_free(memory: MemoryManager) -> None:

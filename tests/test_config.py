@@ -150,12 +150,12 @@ def test_no_context_is_above_what_its_model_takes(caplog: pytest.LogCaptureFixtu
     for own in ({}, {"budget": 120_000}):
         context = memory.build_context("s", model="gpt-4o", **own)  # type: ignore[arg-type]
         assert (context.budget, context.tokens.tokens <= usable) == (usable, True)
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 2
-    assert said[0].startswith(
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2
+    assert messages[0].startswith(
         f"max_tokens=300000 is more than the {usable} input tokens that 'gpt-4o'"
     )
-    assert said[1].startswith("budget=120000 is more than")
+    assert messages[1].startswith("budget=120000 is more than")
     MemoryManager(model="gpt-4.1", counter="chars4", config=config)
     assert len(caplog.records) == 2
 

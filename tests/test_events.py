@@ -230,9 +230,9 @@ def test_async_manager_awaits_receivers_in_turn() -> None:
         return order
 
     order = asyncio.run(run())
-    told = [line.split()[1] for line in order[::2]]
-    assert order == [f"{word} {text}" for text in told for word in ("begin", "end")]
-    assert sorted(told) == list("01234")
+    emitted = [line.split()[1] for line in order[::2]]
+    assert order == [f"{word} {text}" for text in emitted for word in ("begin", "end")]
+    assert sorted(emitted) == list("01234")
 
 
 def test_a_cancelled_verb_costs_no_receiver_its_events() -> None:
@@ -289,11 +289,11 @@ def test_a_cancelled_import_or_deletion_that_was_made_is_told() -> None:
 
     async def work() -> list[events.Event]:
         memory = AsyncMemoryManager(Slow())
-        with record_events(memory) as told:
+        with record_events(memory) as emitted:
             await cancelled(memory.import_session(state))
             await cancelled(memory.delete_session("s"))
             await memory.close()
-        return told
+        return emitted
 
     begun, going = threading.Event(), threading.Event()
     there = MemoryManager()

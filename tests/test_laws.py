@@ -337,7 +337,7 @@ class AsyncManagerUnderTest(ManagerUnderTest):
         self.loop.close()
 
 
-def said(value: Any) -> Any:
+def comparable(value: Any) -> Any:
     """Return a comparable form of a result, without the seconds of a count."""
     if isinstance(value, BaseException):
         return type(value).__name__, str(value)
@@ -404,8 +404,8 @@ class Laws(RuleBasedStateMachine):
         for api, store in zip((SyncManagerUnderTest, AsyncManagerUnderTest), stores, strict=True):
             self.apis.append(api(config, exclusive, type(self).kind(), store))
         # For each API, the events of each of its managers in turn, and of the other writer.
-        self.told = [[[self._heard(api.memory)], [self._heard(api.other)]] for api in self.apis]
-        self.untold = 0  # records whose writer died before it emitted their events
+        self.emitted = [[[self._heard(api.memory)], [self._heard(api.other)]] for api in self.apis]
+        self.unemitted = 0  # records whose writer died before it emitted their events
         self._do("add_system_message", f"You are careful. {self._mark()}")
 
     def teardown(self) -> None:
@@ -429,7 +429,9 @@ class Laws(RuleBasedStateMachine):
             api.do_elsewhere(operation) if elsewhere and not api.exclusive else api.do(operation)
             for api in self.apis
         ]
-        assert said(answers[0]) == said(answers[1]), f"the apis disagree about {operation}"
+        assert comparable(answers[0]) == comparable(answers[1]), (
+            f"the apis disagree about {operation}"
+        )
         answer = answers[0]
         if name.startswith("add_") and not isinstance(answer, BaseException):
             self.texts[answer.id] = " ".join(MARK.findall(answer.text))
@@ -482,11 +484,11 @@ class Laws(RuleBasedStateMachine):
     @rule(
         call_ids=st.lists(st.sampled_from([None, "c1", "c2", "c 3"]), min_size=1, max_size=3),
         parallel=st.booleans(),
-        beside=st.booleans(),
+        joined=st.booleans(),
     )
-    def add_calls(self, call_ids: list[str | None], parallel: bool, beside: bool) -> None:
+    def add_calls(self, call_ids: list[str | None], parallel: bool, joined: bool) -> None:
         message_id = f"m{self.number}-{len(self.texts)}" if parallel else None
-        if beside:
+        if joined:
             self._do("add_assistant_message", self._mark(), message_id=message_id)
         for call_id in call_ids:
             arguments = {"path": self._mark()}
@@ -565,14 +567,14 @@ class Laws(RuleBasedStateMachine):
         self._do("add_user_message", adding, elsewhere=elsewhere and dies, **identified)
 
     def _restart(self) -> None:
-        for api, told in zip(self.apis, self.told, strict=True):
+        for api, emitted in zip(self.apis, self.emitted, strict=True):
             api.restart()
-            told[0].append(self._heard(api.memory))
-        log, heard = self._log(), sum(len(each) for each in chain(*self.told[0]))
-        assert 0 <= len(log) - heard - self.untold <= 1, (
-            "a dead writer has told less than all but one"
+            emitted[0].append(self._heard(api.memory))
+        log, heard = self._log(), sum(len(each) for each in chain(*self.emitted[0]))
+        assert 0 <= len(log) - heard - self.unemitted <= 1, (
+            "a dead writer has emitted fewer than all but one"
         )
-        self.untold = len(log) - heard
+        self.unemitted = len(log) - heard
 
     @rule(
         mode=st.sampled_from(
@@ -753,8 +755,8 @@ class Laws(RuleBasedStateMachine):
     def what_became_of_each_entry_is_what_the_plain_fold_says(self) -> None:
         oracle = Oracle.of(self._log())
         # Through both, because the clock ticks each time the circuit breaker reads it.
-        told, _ = (api.do(("explain", (), {})) for api in self.apis)
-        statuses = {status.entry_id: status for status in told.entries}
+        explanation, _ = (api.do(("explain", (), {})) for api in self.apis)
+        statuses = {status.entry_id: status for status in explanation.entries}
         kept = [name for name, status in statuses.items() if status.state != "deleted"]
         assert kept == oracle.era
         assert {name for name in statuses if name not in kept} <= oracle.deleted
@@ -763,8 +765,10 @@ class Laws(RuleBasedStateMachine):
             shower = statuses[name].shown_by
             assert (shower == name) == (statuses[name].state == "active") == (name in oracle.active)
             assert shower is None or name in oracle.leaves(shower)
-        folded = {one.compression_id for one in told.compressions if one.state == "folded"}
-        holding = {one.compression_id for one in told.compressions if one.state == "in force"}
+        folded = {one.compression_id for one in explanation.compressions if one.state == "folded"}
+        holding = {
+            one.compression_id for one in explanation.compressions if one.state == "in force"
+        }
         assert folded | holding == set(oracle.compressions)
         for name in holding:  # only a compression in force can be undone directly
             made = [item.entry for item in oracle.compressions[name].replacements if item.entry]
@@ -796,8 +800,8 @@ class Laws(RuleBasedStateMachine):
             assert [entry.id for entry in live if entry.pinned] == [
                 name for name in oracle.window() if name in oracle.pins
             ]
-            assert [slot.place() for slot in folded.items] == places
-            assert [slot.entry.id for slot in folded.items] == oracle.window()
+            assert [item.place() for item in folded.items] == places
+            assert [item.entry.id for item in folded.items] == oracle.window()
             positions = [place.position for place in places]
             assert positions == sorted(set(positions)), "positions are not in order"
             assert (snapshot.head, snapshot.epoch) == (oracle.head, oracle.epoch)
@@ -855,15 +859,15 @@ class Laws(RuleBasedStateMachine):
 
     @invariant()
     def every_record_was_told_once_in_log_order(self) -> None:
-        for api, told in zip(self.apis, self.told, strict=True):
+        for api, emitted in zip(self.apis, self.emitted, strict=True):
             log = [record for _, record in api.store.read(SESSION, 0, 100_000)]
-            for writer, heard in zip(("a", "b"), told, strict=True):
+            for writer, heard in zip(("a", "b"), emitted, strict=True):
                 own = [each for each in map(identity, chain(*heard)) if each is not None]
                 logged = [(type(record).__name__, named(record)) for record in log]
                 at = iter(logged)
-                assert all(each in at for each in own), f"{writer}: told out of order"
-            heard_of = sum(len(each) for each in chain(*told))
-            assert heard_of == len(log) - self.untold, "told more or less than the log"
+                assert all(each in at for each in own), f"{writer}: emitted out of order"
+            heard_of = sum(len(each) for each in chain(*emitted))
+            assert heard_of == len(log) - self.unemitted, "emitted more or less than the log"
 
 
 LOG_EVENTS = [

@@ -39,10 +39,10 @@ def test_least_recently_used_session_is_evicted_losslessly() -> None:
 
 def test_eviction_emits_an_event() -> None:
     memory = manager(max_sessions=1)
-    with record_events(memory, [events.SessionEvicted]) as told:
+    with record_events(memory, [events.SessionEvicted]) as emitted:
         memory.add_user_message("a", "x")
         memory.add_user_message("b", "x")
-    assert told == [events.SessionEvicted(session_id="a")]
+    assert emitted == [events.SessionEvicted(session_id="a")]
 
 
 def test_evicted_session_in_use_stays_unique() -> None:
@@ -191,10 +191,10 @@ def test_a_session_cannot_settle_it_for_itself(name: str) -> None:
 
 
 def test_backoff_of_a_summarizer_survives_eviction() -> None:
-    asked: list[str] = []
+    summarized: list[str] = []
 
     def failing(prompt: str) -> str:
-        asked.append(prompt)
+        summarized.append(prompt)
         raise OSError("429")
 
     clock = FakeClock()
@@ -210,21 +210,21 @@ def test_backoff_of_a_summarizer_survives_eviction() -> None:
 
     for _ in range(3):
         fill_and_compress()
-    calls = len(asked)
+    calls = len(summarized)
     fill_and_compress()
-    assert len(asked) == calls, "the breaker is open, in the session that was loaded again too"
+    assert len(summarized) == calls, "the breaker is open, in the session that was loaded again too"
     clock.advance(timedelta(minutes=1))
     fill_and_compress()
-    assert len(asked) > calls
+    assert len(summarized) > calls
 
 
 @pytest.mark.parametrize("on_failure", ["keep", "fallback"])
 def test_eviction_does_not_add_summarizer_calls(on_failure: Any) -> None:
     def calls(max_sessions: int) -> int:
-        asked: list[str] = []
+        summarized: list[str] = []
 
         def failing(prompt: str) -> str:
-            asked.append(prompt)
+            summarized.append(prompt)
             raise OSError("429")
 
         config = MemoryConfig(
@@ -236,7 +236,7 @@ def test_eviction_does_not_add_summarizer_calls(on_failure: Any) -> None:
         for number in range(60):
             memory.add_user_message("a", f"{number} " + "word " * 30)
             memory.add_user_message("b", "in its place")
-        return len(asked)
+        return len(summarized)
 
     assert calls(1) == calls(10) > 1
 

@@ -203,11 +203,11 @@ def old_and_recent(old: int, **settings: Any) -> MemoryManager:
 def test_four_old_entries_are_not_summarised_and_five_are() -> None:
     four, five = old_and_recent(4), old_and_recent(5)
     few = "too few old entries for a summary (4, min_entries_to_compress=5)"
-    for memory, asked in ((four, 0), (five, 1)):
+    for memory, calls in ((four, 0), (five, 1)):
         scripted = ScriptedSummarizer("They talked.")
         memory.set_summarize_callback(scripted)
-        assert (few in memory.compress("s", target_tokens=250).reason) == (not asked)
-        assert len(scripted.requests) == asked
+        assert (few in memory.compress("s", target_tokens=250).reason) == (not calls)
+        assert len(scripted.requests) == calls
 
 
 def test_at_least_five_old_entries_are_summarised() -> None:
@@ -219,11 +219,11 @@ def test_at_least_five_old_entries_are_summarised() -> None:
 
 def test_min_entries_to_compress_moves_that_edge() -> None:
     three, four = (old_and_recent(old, min_entries_to_compress=4) for old in (3, 4))
-    for memory, asked in ((three, 0), (four, 1)):
+    for memory, calls in ((three, 0), (four, 1)):
         scripted = ScriptedSummarizer("They talked.")
         memory.set_summarize_callback(scripted)
         memory.compress("s", target_tokens=250)
-        assert len(scripted.requests) == asked
+        assert len(scripted.requests) == calls
 
 
 def test_what_is_compressed_already_is_not_compressed_again() -> None:
@@ -386,10 +386,10 @@ def test_context_text_has_dated_summaries_first() -> None:
     text = memory.get_context_for_llm("s")
     sections = text.split("\n\n=== Recent Conversation ===\n")
     assert len(sections) == 2
-    heading, dates, said = sections[0].split("\n")
+    heading, dates, content = sections[0].split("\n")
     assert heading == "=== Previous Conversation Summaries ==="
     assert re.fullmatch(r"\[2024-01-01 - 2024-01-0[12]\]", dates)
-    assert said == "User discussed API design, created routes..."
+    assert content == "User discussed API design, created routes..."
     assert sections[1].endswith("User: How do I add auth?\nAssistant: You can use JWT...")
 
 
@@ -527,10 +527,10 @@ def test_hole_5_without_call_ids_results_pair_by_name_and_order() -> None:
     memory.add_tool_result("s", "list", "the list")
     memory.add_tool_result("s", "read", "text of 1")
     memory.add_tool_result("s", "read", "text of 2")
-    _, asked, *answers = memory.build_context("s").messages
+    _, request, *answers = memory.build_context("s").messages
     by_id = {one["tool_call_id"]: one["content"] for one in answers}
-    told = [by_id[call["id"]] for call in asked["tool_calls"]]
-    assert told == ["text of 1", "the list", "text of 2"]
+    results = [by_id[call["id"]] for call in request["tool_calls"]]
+    assert results == ["text of 1", "the list", "text of 2"]
 
 
 def test_hole_6_setting_and_record_ratio_differ() -> None:
@@ -663,10 +663,10 @@ def test_hole_11_clear_keeps_settings_and_callback() -> None:
 
 def test_hole_11_a_summary_that_comes_after_a_clear_is_discarded() -> None:
     async def run() -> tuple[Any, list[Entry]]:
-        asked, cleared = asyncio.Event(), asyncio.Event()
+        requested, cleared = asyncio.Event(), asyncio.Event()
 
         async def summarize(prompt: str) -> str:
-            asked.set()
+            requested.set()
             await cleared.wait()
             return "late"
 
@@ -674,7 +674,7 @@ def test_hole_11_a_summary_that_comes_after_a_clear_is_discarded() -> None:
         for _ in range(50):
             await memory.add_user_message("s", words(20))
         running = asyncio.create_task(memory.compress("s", target_tokens=400))
-        await asked.wait()
+        await requested.wait()
         await memory.clear_session("s")
         cleared.set()
         return await running, await memory.get_active_entries("s")

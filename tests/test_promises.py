@@ -89,8 +89,8 @@ def test_summarizer_receives_cleared_results() -> None:
         memory.add_tool_call("s", "run", {"n": number}, call_id=f"c{number}")
         memory.add_tool_result("s", "run", f"outcome-{number} " + "r " * 60, call_id=f"c{number}")
     assert prompts
-    told = [number for number in range(40) if f"outcome-{number} " in " ".join(prompts)]
-    assert told[:5] == [0, 1, 2, 3, 4]
+    found = [number for number in range(40) if f"outcome-{number} " in " ".join(prompts)]
+    assert found[:5] == [0, 1, 2, 3, 4]
 
 
 def test_every_earlier_summary_is_carried_on() -> None:
@@ -209,18 +209,18 @@ def test_count_fallback_is_emitted_at_once_for_its_session() -> None:
         return 1
 
     memory = MemoryManager(counter=moody)
-    told: list[str] = []
+    seen: list[str] = []
 
     def receive(sender: Any, event: Any) -> None:
-        told.append(event.session_id)
+        seen.append(event.session_id)
 
     with events.count_fell_back.connected_to(receive, sender=memory):
         memory.add_user_message("alice", "good")
         memory.add_user_message("bob", "good")
         memory.add_user_message("bob", "bad")
-        assert told == ["bob"]
+        assert seen == ["bob"]
         memory.add_user_message("alice", "good")
-    assert told == ["bob"]
+    assert seen == ["bob"]
 
 
 def test_an_entry_shows_itself_in_a_line() -> None:

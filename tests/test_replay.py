@@ -45,16 +45,16 @@ def writer(path: str) -> Iterator[MemoryManager]:
 
 
 def test_replayed_events_equal_the_emitted_ones(path: str, writer: MemoryManager) -> None:
-    with record_events(writer, LOG) as told:
+    with record_events(writer, LOG) as emitted:
         live(writer)
     with MemoryManager(path) as reader, record_events(reader, LOG) as heard:
         cursor = events.replay(reader.feed(), sender=reader)
         assert cursor == reader.feed()[-1].cursor
-    told, heard = list(told), list(heard)
+    emitted, heard = list(emitted), list(heard)
     assert {type(event) for event in heard} == set(LOG)
     assert all(event.remote for event in heard)
-    assert not any(event.remote for event in told)
-    assert [type(event) for event in heard] == [type(event) for event in told]
+    assert not any(event.remote for event in emitted)
+    assert [type(event) for event in heard] == [type(event) for event in emitted]
     added = [event.entry for event in heard if isinstance(event, events.EntryAdded)]
     assert [entry.seq for entry in added[:12]] == list(range(2, 14))
     assert "secret" not in repr(heard), "what was deleted is a tombstone"

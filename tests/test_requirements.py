@@ -82,7 +82,7 @@ def test_r1_failed_summary_changes_nothing(reply, on_failure):
     memory = manager(ScriptedSummarizer(reply), on_failure=on_failure)
     fill(memory, 20)
     before = memory.export_session(S).to_json(), memory.get_active_entries(S)
-    with record_events(memory) as told:
+    with record_events(memory) as emitted:
         try:
             result = memory.compress(S)
             assert on_failure == "keep"
@@ -91,15 +91,15 @@ def test_r1_failed_summary_changes_nothing(reply, on_failure):
         except CompressionFailed:
             assert on_failure == "raise"
     assert (memory.export_session(S).to_json(), memory.get_active_entries(S)) == before
-    assert [type(event) for event in told] == [events.CompressionFailedNotice]
+    assert [type(event) for event in emitted] == [events.CompressionFailedNotice]
 
 
 def test_r1_cancelled_summary_changes_nothing():
     async def cancelled() -> None:
-        asked = asyncio.Event()
+        requested = asyncio.Event()
 
         async def never(prompt: str) -> str:
-            asked.set()
+            requested.set()
             await asyncio.Event().wait()
             raise AssertionError("it was cancelled")
 
@@ -108,7 +108,7 @@ def test_r1_cancelled_summary_changes_nothing():
             await memory.add_user_message(S, f"n{n} " + "word " * 9, compress=False)
         before = (await memory.export_session(S)).to_json()
         task = asyncio.ensure_future(memory.compress(S))
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(requested.wait(), 10)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -271,8 +271,8 @@ def test_r6_newest_call_may_be_unanswered():
     memory.compress(S, target_tokens=1)
     assert memory.get_active_entries(S)[-1].id == call.id
     memory.add_tool_result(S, "find", "found", call_id="c1")
-    [*_, asked, answered] = memory.build_context(S).messages
-    assert (asked["tool_calls"][0]["id"], answered["tool_call_id"]) == ("c1", "c1")
+    [*_, calling, answered] = memory.build_context(S).messages
+    assert (calling["tool_calls"][0]["id"], answered["tool_call_id"]) == ("c1", "c1")
 
 
 def test_r7_names_and_arguments_of_calls_are_counted():
@@ -327,7 +327,7 @@ def test_r9_clear_resets_the_window_with_one_event():
     memory.compress(S)
     memory.add_user_message("other", "untouched")
     other = memory.export_session("other")
-    with record_events(memory) as told:
+    with record_events(memory) as emitted:
         memory.clear_session(S)
     stats = memory.get_stats(S)
     assert (stats.total_entries, stats.total_tokens, stats.active_tokens, stats.summaries) == (
@@ -335,7 +335,7 @@ def test_r9_clear_resets_the_window_with_one_event():
     ) * 4
     assert memory.get_summaries(S) == memory.get_entries(S) == memory.get_active_entries(S) == []
     assert memory.export_session("other") == other
-    assert told == [events.SessionCleared(session_id=S)]
+    assert emitted == [events.SessionCleared(session_id=S)]
 
 
 def lived() -> MemoryManager:
@@ -541,15 +541,15 @@ def test_r14_raising_receiver_does_not_affect_others(caplog):
         raise RuntimeError("mine")
 
     events.entry_added.connect(broken, sender=memory)
-    with caplog.at_level(logging.CRITICAL), record_events(memory) as told:
+    with caplog.at_level(logging.CRITICAL), record_events(memory) as emitted:
         entry = memory.add_user_message(S, "hello")
-    assert [event.entry for event in told if isinstance(event, events.EntryAdded)] == [entry]
+    assert [event.entry for event in emitted if isinstance(event, events.EntryAdded)] == [entry]
     assert memory.get_entry(S, entry.id) == entry
 
 
 def test_r14_each_change_has_one_event_with_its_reason():
     memory = manager(ScriptedSummarizer("short"))
-    with record_events(memory) as told:
+    with record_events(memory) as emitted:
         ids = fill(memory, 20)
         result = memory.compress(S)
         memory.undo_compression(S)
@@ -557,11 +557,11 @@ def test_r14_each_change_has_one_event_with_its_reason():
         memory.pin(S, ids[0])
         memory.delete_entries(S, [ids[1]])
         memory.clear_session(S)
-    assert [type(event) for event in told] == [
+    assert [type(event) for event in emitted] == [
         events.SessionOpened, *[events.EntryAdded] * 20, events.CompressionResult, events.CompressionUndone,
         events.EntryPinned, events.EntriesDeleted, events.SessionCleared,
     ]  # fmt: skip
-    assert told[21] == result
+    assert emitted[21] == result
     assert result.tokens_before - result.tokens_after == result.tokens_saved > 0
     assert result.reason.startswith("by hand; ")
     assert {item.method for item in result.replacements} == {"summary"}
@@ -576,11 +576,11 @@ def test_r14_add_in_a_receiver_emits_later_without_blocking():
             sender.add_assistant_message(S, f"answer to {event.entry.text}")
 
     events.entry_added.connect(answer, sender=memory)
-    with record_events(memory) as told:
+    with record_events(memory) as emitted:
         memory.add_user_message(S, "one")
         memory.add_user_message(S, "two")
     texts = ["one", "answer to one", "two", "answer to two"]
-    assert [event.entry.text for event in told[1:]] == texts
+    assert [event.entry.text for event in emitted[1:]] == texts
     assert [entry.text for entry in memory.get_entries(S)] == texts
 
 
@@ -671,12 +671,12 @@ def setting_recent_window() -> None:
 
 
 def setting_min_entries_to_compress() -> None:
-    for least, asked in ((30, 0), (3, 1)):
+    for least, calls in ((30, 0), (3, 1)):
         scripted = ScriptedSummarizer("short")
         memory = manager(scripted, min_entries_to_compress=least)
         fill(memory, 20)
         memory.compress(S)
-        assert len(scripted.requests) == asked
+        assert len(scripted.requests) == calls
 
 
 def _cap(memory: MemoryManager, scripted: ScriptedSummarizer) -> int:

@@ -132,19 +132,19 @@ def test_a_response_goes_in_as_it_is_and_the_loop_goes_on(sdk: str) -> None:
         answer = ask(server.url, memory.build_context("s", format=form).messages)
         memory.add_messages("s", answer)
         entries = memory.get_entries("s")
-        [asked] = [entry for entry in entries if entry.type == "tool_call"]
-        assert (asked.name, json.loads(asked.text)) == ("look", {"at": None})
+        [call] = [entry for entry in entries if entry.type == "tool_call"]
+        assert (call.name, json.loads(call.text)) == ("look", {"at": None})
         assert [entry.text for entry in entries if entry.type == "message" and entry.text][
             -1
         ] == "I look."
-        memory.add_tool_result("s", "look", "here", call_id=asked.call_id)
+        memory.add_tool_result("s", "look", "here", call_id=call.call_id)
         context = memory.build_context("s", format=form)
         assert check(context.messages, form, system=context.system) == []
         memory.add_messages("s", ask(server.url, context.messages))
-    told = [
+    rendered = [
         record for record in memory.export_session("s").log if isinstance(record, UsageReported)
     ]
-    assert [(one.input_tokens, one.output_tokens, one.cached_tokens) for one in told] == [
+    assert [(one.input_tokens, one.output_tokens, one.cached_tokens) for one in rendered] == [
         (120, 7, 64)
     ] * 2
 
@@ -156,17 +156,17 @@ def test_usage_is_read_from_the_response(sdk: str) -> None:
     memory.add_user_message("s", "Where is it?")
     with loopback(path, Answer(200, body)) as server:
         memory.record_usage("s", ask(server.url, memory.build_context("s", format=form).messages))
-    told = memory.export_session("s").log[-1]
-    assert isinstance(told, UsageReported)
-    assert (told.input_tokens, told.output_tokens, told.cached_tokens) == (120, 7, 64)
+    usage = memory.export_session("s").log[-1]
+    assert isinstance(usage, UsageReported)
+    assert (usage.input_tokens, usage.output_tokens, usage.cached_tokens) == (120, 7, 64)
 
 
 def stream(*events: dict[str, Any]) -> Answer:
-    said = "".join(
+    body = "".join(
         (f"event: {each['type']}\n" if "type" in each else "") + f"data: {json.dumps(each)}\n\n"
         for each in events
     )
-    return Answer(200, said.encode(), {"content-type": "text/event-stream"})
+    return Answer(200, body.encode(), {"content-type": "text/event-stream"})
 
 
 def test_joined_openai_stream_is_accepted() -> None:
@@ -191,8 +191,8 @@ def test_joined_openai_stream_is_accepted() -> None:
         with client.chat.completions.stream(model="gpt-5", messages=messages) as events:
             final = events.get_final_completion()
     memory.add_messages("s", final)
-    [_, said, asked] = memory.get_entries("s")
-    assert (said.text, asked.name, asked.text) == ("I look.", "look", '{"at": null}')
+    [_, message, call] = memory.get_entries("s")
+    assert (message.text, call.name, call.text) == ("I look.", "look", '{"at": null}')
     assert memory.export_session("s").log[-1].input_tokens == 120  # type: ignore[union-attr]
 
 
@@ -227,6 +227,6 @@ def test_joined_anthropic_stream_is_accepted() -> None:
         with client.messages.stream(model="claude-x", max_tokens=9, messages=messages) as given:
             final = given.get_final_message()
     memory.add_messages("s", final)
-    [_, said, asked] = memory.get_entries("s")
-    assert (said.text, asked.name, json.loads(asked.text)) == ("I look.", "look", {"at": None})
+    [_, message, call] = memory.get_entries("s")
+    assert (message.text, call.name, json.loads(call.text)) == ("I look.", "look", {"at": None})
     assert memory.export_session("s").log[-1].input_tokens == 120  # type: ignore[union-attr]

@@ -202,12 +202,12 @@ def test_the_pieces_of_a_stream_are_the_response_that_they_make(sdk: str) -> Non
         assert len(pieces) > 2
         added = streamed.add_messages("s", pieces)
         whole.add_messages("s", body)
-        [asked] = [entry for entry in added if entry.type == "tool_call"]
-        assert (asked.name, json.loads(asked.text)) == ("look", {"at": None})
+        [call] = [entry for entry in added if entry.type == "tool_call"]
+        assert (call.name, json.loads(call.text)) == ("look", {"at": None})
         assert usages(streamed) == usages(whole) == [(120, 7, 64)]
         shown = [memory.build_context("s", format=form).messages for memory in (streamed, whole)]
         assert shown[0] == shown[1]
-        streamed.add_tool_result("s", "look", "here", call_id=asked.call_id)
+        streamed.add_tool_result("s", "look", "here", call_id=call.call_id)
         context = streamed.build_context("s", format=form)
         assert check(context.messages, form, system=context.system) == []
         streamed.add_messages("s", ask(server.url, context.messages))
@@ -226,8 +226,8 @@ def test_broken_stream_makes_a_partial_response(pieces: list[Any], form: str) ->
         memory.add_messages("s", pieces[:stop])
         context = memory.build_context("s", format=form)
         assert check(context.messages, form, system=context.system) == []
-        said = [entry for entry in memory.get_entries("s") if entry.type == "message"]
-        texts.append("".join(entry.text for entry in said[1:]))
+        entries = [entry for entry in memory.get_entries("s") if entry.type == "message"]
+        texts.append("".join(entry.text for entry in entries[1:]))
     assert texts == sorted(texts, key=len)
     assert texts[-1].endswith("I look.")
 
@@ -334,8 +334,8 @@ def test_unawaited_call_error_names_the_way_out() -> None:
 
 
 def test_pieces_among_messages_are_refused_by_their_number() -> None:
-    said = refusal([{"role": "user", "content": "x"}, *CHAT_STREAM])
-    assert said.startswith("message 0 is not a piece of the same stream")
+    message = refusal([{"role": "user", "content": "x"}, *CHAT_STREAM])
+    assert message.startswith("message 0 is not a piece of the same stream")
     assert refusal([*CHAT_STREAM, CLAUDE_STREAM[0]]).startswith(f"message {len(CHAT_STREAM)} is no")
 
 

@@ -59,11 +59,11 @@ def read(usage: Any) -> tuple[int, int, int]:
 
 
 def stream(*events: dict[str, Any]) -> Answer:
-    said = "".join(
+    body = "".join(
         (f"event: {each['type']}\n" if "type" in each else "") + f"data: {json.dumps(each)}\n\n"
         for each in events
     )
-    return Answer(200, said.encode(), {"content-type": "text/event-stream"})
+    return Answer(200, body.encode(), {"content-type": "text/event-stream"})
 
 
 @contextmanager

@@ -68,7 +68,7 @@ BROKEN = {
     "is-no-python": "def",
     "misses-a-module": "import no_such_module_anywhere",
     "has-an-unknown-hook": "from memman import hookimpl\n@hookimpl\ndef memman_no_such_hook(): ...",
-    "raises-when-asked": """
+    "raises-when-called": """
 from memman import hookimpl
 @hookimpl
 def memman_token_counters(): raise OSError("no disk")

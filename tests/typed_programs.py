@@ -69,7 +69,7 @@ class Words:
         return [len(str(texts))]
 
 
-def told(sender: MemoryManager, event: events.CompressionResult) -> list[str]:
+def listen(sender: MemoryManager, event: events.CompressionResult) -> list[str]:
     return [item.method for item in event.replacements] if event.tokens_saved else []
 
 
@@ -90,7 +90,7 @@ def made() -> MemoryManager:
     store: Store = PostgresStore("postgresql://db")
     config = MemoryConfig(strategy=(step, "summarise", drop_oldest), max_tokens=500)
     MemoryManager("chat.db", counter=lambda text: len(text), summarizer=lambda prompt: prompt)
-    events.compressed.connect(told)
+    events.compressed.connect(listen)
     memory = MemoryManager()
     memory.on("compressed", saved).off()
     memory.on(events.CompressionResult, saved)

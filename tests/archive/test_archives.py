@@ -227,22 +227,24 @@ def test_missing_zstandard_error_names_the_extra(monkeypatch: pytest.MonkeyPatch
 
 
 def listening() -> tuple[list[Any], Any]:
-    told: list[Any] = []
+    emitted: list[Any] = []
 
     def note(sender: object, event: Any) -> None:
-        told.append(event)
+        emitted.append(event)
 
     events.session_imported.connect(note)
-    return told, note
+    return emitted, note
 
 
 def test_import_emits_one_event(other: MemoryManager) -> None:
-    told, _kept = listening()
+    emitted, _kept = listening()
     data = archived(lived())
     other.import_archive(data)
     data.seek(0)
     other.import_archive(data)
-    assert [(event.session_id, event.records) for event in told] == [("s", verify_of(data).records)]
+    assert [(event.session_id, event.records) for event in emitted] == [
+        ("s", verify_of(data).records)
+    ]
 
 
 def verify_of(data: io.BytesIO) -> Any:
@@ -599,11 +601,11 @@ def test_import_with_failing_counter_emits_count_fell_back() -> None:
     bare = msgspec.structs.replace(state.entries[0], token_count=TokenCount(0))
     state = msgspec.structs.replace(state, entries=(bare,), totals=None)
     memory = MemoryManager(counter=broken)
-    told: list[str] = []
+    emitted: list[str] = []
 
     def note(_sender: object, event: events.CountFellBack) -> None:
-        told.append(event.reason)
+        emitted.append(event.reason)
 
     with events.count_fell_back.connected_to(note, sender=memory):
         memory.import_session(state)
-    assert told == ["OSError: no vocabulary"]
+    assert emitted == ["OSError: no vocabulary"]

@@ -35,5 +35,5 @@ def test_nothing_is_wrong_where_each_saw_all_in_order() -> None:
 )
 def test_each_fault_is_found(seen: list[tuple[str, int]], fault: dict[str, int]) -> None:
     outcome = found(LOGS, [seen], 0, 1.0)
-    told = {name: getattr(outcome, name) for name in Found.__struct_fields__[3:]}
-    assert {name: count for name, count in told.items() if count} == fault
+    counts = {name: getattr(outcome, name) for name in Found.__struct_fields__[3:]}
+    assert {name: count for name, count in counts.items() if count} == fault

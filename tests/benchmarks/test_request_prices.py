@@ -17,7 +17,7 @@ def test_published_kimi_weights_are_billed_by_chat_template():
     published = model_ref("moonshotai/Kimi-K2-Instruct-0905")
     assert framing_of(published) != framing_of(model_ref("kimi-k2-0905"))
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-    asked = [{"role": "user", "content": "Look."}]
+    question = [{"role": "user", "content": "Look."}]
     called = {
         "role": "assistant",
         "tool_calls": [
@@ -31,9 +31,9 @@ def test_published_kimi_weights_are_billed_by_chat_template():
         request = {"model": "kimi-k2-instruct", "messages": messages, **more}
         return price_request(request, published, lambda texts: [5] * len(texts))
 
-    assert price(asked) == 3 + (4 + 5)
-    assert price(asked, tools=[tool]) == 3 + (4 + 5) + (6 + 5)
-    assert price([*asked, called, answered]) == 3 + 3 * 4 + 4 * 5 + 20
+    assert price(question) == 3 + (4 + 5)
+    assert price(question, tools=[tool]) == 3 + (4 + 5) + (6 + 5)
+    assert price([*question, called, answered]) == 3 + 3 * 4 + 4 * 5 + 20
 
 
 def chat(*messages, **more):

@@ -39,8 +39,8 @@ def test_no_second_call_without_new_content() -> None:
 def test_reread_summaries_count_and_instructions_do_not() -> None:
     reader = stream.Reader()
     one, other, *_ = [item.content for item in stream.messages()]
-    said = reader.summarize(f"Instructions.\n{one}\n{other}")
+    summary = reader.summarize(f"Instructions.\n{one}\n{other}")
     assert (reader.tokens_read, reader.nothing_new) == (200, 0)
-    reader.summarize(f"Instructions.\n{said}\n{one}")
+    reader.summarize(f"Instructions.\n{summary}\n{one}")
     assert (reader.tokens_read, reader.nothing_new) == (200 + 200 + 100, 1)
     assert reader.times_read[one] == 2

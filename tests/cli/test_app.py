@@ -83,7 +83,7 @@ READERS = [["stats"], ["show"], ["compress", "-o", "-"], ["export"]]
 
 @pytest.mark.parametrize("args", READERS)
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "No such file"),
         ("", "is empty"),
@@ -95,14 +95,14 @@ READERS = [["stats"], ["show"], ["compress", "-o", "-"], ["export"]]
         ('{"format": "memman-session", "version": 1}', "session_id"),
     ],
 )
-def test_unreadable_session_is_one_line_with_exit_code_3(command, tmp_path, args, content, said):
+def test_unreadable_session_is_one_line_with_exit_code_3(command, tmp_path, args, content, message):
     path = tmp_path / "s.json"
     if content is not None:
         path.write_text(content)
     result = command(args[0], path, *args[1:])
     assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr.startswith("memman: ")
-    assert said in result.stderr
+    assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -189,9 +189,9 @@ def test_closed_pipe_is_not_a_failure(demo_file, args):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
     ) as process:
         process.stdout.close()
-        said = process.stderr.read().decode()
-        assert process.wait(60) == 0, said
-    assert "pipe" not in said.lower()
+        output = process.stderr.read().decode()
+        assert process.wait(60) == 0, output
+    assert "pipe" not in output.lower()
 
 
 @pytest.mark.parametrize("missing", [["click"], ["rich"], ["click", "rich"]])

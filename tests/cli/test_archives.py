@@ -143,7 +143,7 @@ def test_other_session_and_foreign_file_are_not_overwritten(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["verify", "nowhere.jsonl"], 3, "cannot read nowhere.jsonl"),
         (["verify", "log.json"], 3, "is not a memman session"),
@@ -158,7 +158,7 @@ def test_other_session_and_foreign_file_are_not_overwritten(
 def test_wrong_use_of_archives_is_refused(
     arguments: list[str],
     code: int,
-    said: str,
+    message: str,
     log_file: Path,
     session_file: Path,
     command: Command,
@@ -169,7 +169,7 @@ def test_wrong_use_of_archives_is_refused(
     assert made.exit_code == 0, made.stderr
     done = command(*arguments)
     assert done.exit_code == code, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_archive_limits_are_given_by_name(archive: Path, tmp_path: Path, command: Command) -> None:

@@ -147,12 +147,12 @@ def test_bad_log_error_is_one_line_with_a_way_out(
     name: str, to: str, command, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    data, said = BAD[name]
+    data, message = BAD[name]
     Path("log").write_bytes(data)
     result = command("import", "log", "--into" if to == "chat.db" else "-o", to)
     assert (result.exit_code, result.stdout) == (3, ""), result.output
     [line] = result.stderr.splitlines()
-    for words in ("memman: ", *said):
+    for words in ("memman: ", *message):
         assert words in line, line
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
@@ -197,13 +197,14 @@ def test_unknown_export_target_error_names_known_ones(command, session_file):
 def test_utf_16_with_a_byte_order_mark_is_read(
     command: Command, tmp_path: Path, mark: str, shape: str, source: str
 ) -> None:
-    said = [
+    messages = [
         {"role": "user", "content": "h\u00e9llo \U0001f600"},
         {"role": "assistant", "content": "hi"},
     ]
     plain = {
-        "a document": json.dumps(said, ensure_ascii=False),
-        "lines": "\r\n".join(json.dumps(message, ensure_ascii=False) for message in said) + "\r\n",
+        "a document": json.dumps(messages, ensure_ascii=False),
+        "lines": "\r\n".join(json.dumps(message, ensure_ascii=False) for message in messages)
+        + "\r\n",
         "text": "User: h\u00e9llo \U0001f600\r\nAssistant: hi\r\n",
     }
     if shape == "a session":

@@ -160,11 +160,11 @@ def test_dry_run_with_a_target_file_is_refused(command, session, options):
 
 
 @pytest.mark.parametrize(
-    ("budget", "said"),
+    ("budget", "message"),
     [("0", "less than one token"), ("9" * 400, "maximum of 9,0"), ("x", "is not a number")],
 )
-def test_invalid_budget_error_has_the_reason(command, session, budget, said):
-    assert said in command("compress", session, "--dry-run", "--budget", budget).stderr
+def test_invalid_budget_error_has_the_reason(command, session, budget, message):
+    assert message in command("compress", session, "--dry-run", "--budget", budget).stderr
 
 
 def test_missing_folder_is_a_usage_error(command, session, tmp_path):
@@ -185,8 +185,8 @@ def summaries(path):
 
 def test_program_writes_the_summaries(command, session, tmp_path):
     out = tmp_path / "o.json"
-    asked = ("compress", session, "--budget", "2k", "-o", out, "--summarizer", COMMAND)
-    result = command(*asked)
+    arguments = ("compress", session, "--budget", "2k", "-o", out, "--summarizer", COMMAND)
+    result = command(*arguments)
     assert result.exit_code == 0
     assert "by summary" in result.stderr
     assert any("They said:" in summary for summary in summaries(out))
@@ -201,16 +201,16 @@ def test_environment_names_the_summarizer(command, session, tmp_path, monkeypatc
 
 
 def test_answer_has_the_cost(command, session, tmp_path):
-    asked = ("compress", session, "--budget", "2k", "-o", tmp_path / "o.json", "--json")
-    document = json.loads(command(*asked, "--summarizer", COMMAND).stdout)
+    arguments = ("compress", session, "--budget", "2k", "-o", tmp_path / "o.json", "--json")
+    document = json.loads(command(*arguments, "--summarizer", COMMAND).stdout)
     assert document["result"]["cost"]["calls"] >= 1
 
 
 def test_failed_summarizer_is_noted_and_a_digest_is_used(command, session, tmp_path):
     out = tmp_path / "o.json"
-    asked = ("compress", session, "--budget", "2k", "-o", out, "--summarizer", "cmd:false")
+    arguments = ("compress", session, "--budget", "2k", "-o", out, "--summarizer", "cmd:false")
     done = subprocess.run(
-        [sys.executable, "-m", "memman.cli", *map(str, asked)],
+        [sys.executable, "-m", "memman.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=True,

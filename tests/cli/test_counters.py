@@ -89,8 +89,8 @@ def test_strict_makes_a_broken_counter_a_finding(command, plugin):
 def test_explain_shows_a_model(command):
     shown = command("counters", "explain", "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0")
     assert shown.exit_code == 0
-    for said in ("claude-sonnet-4-5-20250929", "bedrock", "us", "claude-4", "context 200,000"):
-        assert said in shown.stdout
+    for fact in ("claude-sonnet-4-5-20250929", "bedrock", "us", "claude-4", "context 200,000"):
+        assert fact in shown.stdout
     document = json.loads(command("counters", "explain", "azure/gpt-4o", "--json").stdout)
     assert document["memman"] == "counters explain"
     assert document["model"]["name"] == "gpt-4o"
@@ -119,15 +119,15 @@ def test_remote_counter_is_explained_but_not_called(command, plugin):
 
 
 @pytest.mark.parametrize(
-    ("fails", "told"),
+    ("fails", "message"),
     [(CounterUnavailable("set ACME_KEY"), "set ACME_KEY"), (KeyError("x"), "KeyError: 'x'")],
 )
-def test_remote_counter_reports_its_missing_part(command, fails, told):
+def test_remote_counter_reports_its_missing_part(command, fails, message):
     class Acme:
         fingerprint = "acme"
 
         def count_request(self, rendered: Any, *, timeout: float) -> int:
-            raise AssertionError("nobody is asked")
+            raise AssertionError("no provider may be called")
 
         def ready(self) -> None:
             raise fails
@@ -152,9 +152,9 @@ def test_remote_counter_reports_its_missing_part(command, fails, told):
     finally:
         shared_plugins()._manager.unregister(name="acme")
     [row] = [row for row in explained["candidates"] if row["name"] == "acme"]
-    assert row["reason"] == told
+    assert row["reason"] == message
     [row] = [row for row in listed["counters"] if row["name"] == "acme"]
-    assert row["missing"] == told
+    assert row["missing"] == message
 
 
 def test_option_before_explain_is_refused(command):

@@ -85,9 +85,9 @@ def test_model_option_is_not_written_to_the_database(one: Path, command: Command
 
 def test_session_option_selects_a_session(two: Path, command: Command) -> None:
     assert "What is in work?" in command("show", two, "--session", "work").stdout
-    asked = command("show", two)
-    assert asked.exit_code == 2
-    assert "with --session ID; there are 2: trip, work" in asked.stderr
+    shown = command("show", two)
+    assert shown.exit_code == 2
+    assert "with --session ID; there are 2: trip, work" in shown.stderr
     wrong = command("show", two, "--session", "nowhere")
     assert wrong.exit_code == 2
     assert "no session 'nowhere'; there are 2: trip, work" in wrong.stderr
@@ -112,8 +112,8 @@ def test_commands_suggested_by_why_run_on_a_database(two: Path, command: Command
     command("compress", two, "--session", "work", "--budget", "1k", "--in-place")
     with MemoryManager(two) as memory:
         [text] = [entry.text for entry in memory.get_entries("work") if entry.call_id == "c0"][:1]
-    told = command("why", two, text, "--session", "work").stdout
-    [restore] = [line.split("memman ")[1] for line in told.splitlines() if "restore:" in line]
+    output = command("why", two, text, "--session", "work").stdout
+    [restore] = [line.split("memman ")[1] for line in output.splitlines() if "restore:" in line]
     assert "--session work" in restore
     assert command(*restore.split()).exit_code == 0
     assert text in command("show", two, "--session", "work", "--active").stdout
@@ -165,7 +165,7 @@ def test_path_without_a_database_is_explained(tmp_path: Path, command: Command, 
     (tmp_path / "empty.db").touch()
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    for given, told in (
+    for given, message in (
         (tmp_path / "none.db", "cannot read {}: No such file or directory"),
         (tmp_path / "folder", "cannot read {}: Is a directory"),
         (tmp_path / "empty.db", "{} is empty, and not a database yet"),
@@ -175,7 +175,7 @@ def test_path_without_a_database_is_explained(tmp_path: Path, command: Command, 
         first, *options = name.split()
         result = command(first, given, *options)
         assert (result.exit_code, result.stdout) == (3, "")
-        assert result.stderr == f"memman: {told.format(given)}\n"
+        assert result.stderr == f"memman: {message.format(given)}\n"
 
 
 @pytest.mark.parametrize("given", ["s.json", "closed/s.json", "closed/chat.db", "URL"])
@@ -203,10 +203,10 @@ def test_read_only_database_is_read(reachable: Path, command: Command) -> None:
     filled(reachable / "chat.db", "trip")
     (reachable / "chat.db").chmod(0o644)  # a new database is private
     arguments: list[list[str]] = [["sessions"], ["stats"], ["show"], ["follow", "--timeout", "0"]]
-    told = [command(*words, reachable / "chat.db").stdout for words in arguments]
+    outputs = [command(*words, reachable / "chat.db").stdout for words in arguments]
 
     def work() -> None:
-        for words, before in zip(arguments, told, strict=True):
+        for words, before in zip(arguments, outputs, strict=True):
             result = command(*words, reachable / "chat.db")
             assert (result.exit_code, result.stdout) == (0, before), result.stderr
         result = command("compress", reachable / "chat.db", "--in-place")

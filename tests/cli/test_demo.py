@@ -44,11 +44,11 @@ def test_compression_line_has_methods_and_shrinking_tokens(command, tmp_path, bu
     result = command("demo", "--budget", budget, "-o", tmp_path / "s.json")
     lines = [line for line in result.stderr.splitlines() if line.lstrip().startswith("#")]
     assert len(lines) > 3
-    told = [
+    expected = [
         re.search(r"([\d,]+) +(?:→|->) +([\d,]+) tokens  (\d.*|.+ of \d.*)", line) for line in lines
     ]
-    assert all(told)
-    sizes = [[int(found[part].replace(",", "")) for part in (1, 2)] for found in told]
+    assert all(expected)
+    sizes = [[int(found[part].replace(",", "")) for part in (1, 2)] for found in expected]
     assert all(before > after for before, after in sizes)
 
 
@@ -65,8 +65,8 @@ def test_entry_count_causes_no_compression(command, tmp_path):
 )
 def test_refused_context_names_a_budget_that_works(command, log_file, tmp_path, bundled, budget):
     path = tmp_path / "s.json"
-    asked = ["demo", "-o", path, *([] if bundled else ["--file", log_file])]
-    result = command(*asked, "--budget", budget)
+    arguments = ["demo", "-o", path, *([] if bundled else ["--file", log_file])]
+    result = command(*arguments, "--budget", budget)
     assert result.exit_code == 1
     assert "✗ contexts built" in result.stdout
     assert "- over budget    not checked" in result.stdout
@@ -74,7 +74,7 @@ def test_refused_context_names_a_budget_that_works(command, log_file, tmp_path, 
     assert not set("()[]'") & set(last)
     needed = re.search(r"a budget of ([\d,]+) is enough", last)[1].replace(",", "")
     assert f" plan {path} --budget {needed}" in result.stdout
-    assert command(*asked, "--budget", needed).exit_code == 0
+    assert command(*arguments, "--budget", needed).exit_code == 0
 
 
 def test_usage_adds_up_to_the_window(command, tmp_path):

@@ -74,16 +74,16 @@ def test_invalid_share_is_a_usage_error(command, saved, ratio):
 
 
 def test_json_has_texts_values_and_numbers(command, saved):
-    told = comparison(command, saved())
-    [item] = told["replacements"]
+    compared = comparison(command, saved())
+    [item] = compared["replacements"]
     assert item["entry"]["content"] == f"Order {ORDER} left."
     assert item["originals"][0]["content"] == "Where is my parcel?"
     assert [(each["value"], each["kept"]) for each in item["values"]] == [
         (ORDER, "replacement"),
         (PATH, None),
     ]
-    assert (told["values"], told["values_kept"], told["survival"]) == (2, 1, 0.5)
-    assert told["tokens_before"] > told["tokens_after"]
+    assert (compared["values"], compared["values_kept"], compared["survival"]) == (2, 1, 0.5)
+    assert compared["tokens_before"] > compared["tokens_after"]
 
 
 def test_compression_is_named_by_id_place_or_summary(command, saved):

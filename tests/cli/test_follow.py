@@ -93,7 +93,7 @@ def test_source_that_cannot_be_followed_is_one_line(
     path: Path, memory: MemoryManager, session_file: Path, command: Command, tmp_path: Path
 ) -> None:
     memory.add_user_message("s", "hello")
-    for arguments, code, told in (
+    for arguments, code, message in (
         ((tmp_path / "none.db",), 3, "No such file"),
         ((session_file,), 3, "is not a database"),
         ((path, "--after", "nonsense"), 2, "is not a cursor of the feed"),
@@ -102,7 +102,7 @@ def test_source_that_cannot_be_followed_is_one_line(
     ):
         result = command("follow", *arguments, "--timeout", "0")
         assert (result.exit_code, result.stdout) == (code, "")
-        assert told in result.stderr
+        assert message in result.stderr
         assert len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "none.db").exists()
 

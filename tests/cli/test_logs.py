@@ -79,7 +79,7 @@ def test_bundled_log_is_openai_chat():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[{"role": "user", "content": "he', r"truncated \(line 1, column 30\)"),
         ('[{"role": "user"', r"truncated \(line 1, column"),
@@ -123,6 +123,6 @@ def test_bundled_log_is_openai_chat():
         ("[" * 5000, "not JSON"),
     ],
 )
-def test_unreadable_log_error_has_the_reason(text, said):
-    with pytest.raises(UnreadableError, match=said):
+def test_unreadable_log_error_has_the_reason(text, message):
+    with pytest.raises(UnreadableError, match=message):
         _ = read(text).new_entries

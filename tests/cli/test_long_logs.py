@@ -38,7 +38,7 @@ ITEMS = [
 ]
 
 
-def said(state: SessionState) -> list[object]:
+def texts_of(state: SessionState) -> list[object]:
     """Return the content of a session without ids and times."""
     order = {entry.id: place for place, entry in enumerate(state.entries)}
     messages = {
@@ -59,12 +59,12 @@ def said(state: SessionState) -> list[object]:
 def test_every_import_target_gets_the_same_session(path: Path, command, tmp_path: Path) -> None:
     model = ["--model", "gpt-4o", "--session", "s"]
     document, archive, db = (tmp_path / name for name in ("s.json", "s.jsonl.gz", "s.db"))
-    told = {
+    figures = {
         command("import", path, "-o", document, *model).stderr,
         command("import", path, "-o", archive, *model).stderr,
         command("import", path, "--into", db, *model).stderr,
     }
-    assert len(told) == 1
+    assert len(figures) == 1
     first = SessionState.from_json(document.read_bytes())
     for other in (archive, db):
         again = tmp_path / f"{other.name}.json"
@@ -73,7 +73,7 @@ def test_every_import_target_gets_the_same_session(path: Path, command, tmp_path
         else:
             assert command("export", other, "-t", "memman-jsonl", "-o", f"{again}l").exit_code == 0
             assert command("import", f"{again}l", "-o", again).exit_code == 0
-        assert said(SessionState.from_json(again.read_bytes())) == said(first)
+        assert texts_of(SessionState.from_json(again.read_bytes())) == texts_of(first)
 
 
 @pytest.mark.parametrize("items", [TURN, ITEMS], ids=["chat", "responses"])

@@ -34,8 +34,8 @@ def test_log_is_read_from_a_pipe(command, log_file, tmp_path, pipe):
 def test_session_is_read_from_a_pipe(command, session_file, pipe, verb):
     result = command(*verb, filled(pipe, session_file))
     assert result.exit_code == 0, result.stderr
-    asked = command(*verb, session_file)
-    assert result.stdout.replace(str(pipe), "") == asked.stdout.replace(str(session_file), "")
+    done = command(*verb, session_file)
+    assert result.stdout.replace(str(pipe), "") == done.stdout.replace(str(session_file), "")
 
 
 def test_report_is_made_from_a_pipe(command, session_file, tmp_path, pipe):

@@ -215,7 +215,7 @@ def test_invalid_listing_is_a_finding(command, install):
 
 
 @pytest.mark.parametrize(
-    ("source", "code", "told"),
+    ("source", "code", "message"),
     [
         ("import no_such_module_anywhere", 1, "plugin acme cannot be loaded: ModuleNotFoundError"),
         ("def", 1, "plugin acme cannot be loaded: SyntaxError"),
@@ -226,13 +226,13 @@ def test_invalid_listing_is_a_finding(command, install):
             "plugin acme offers no token counter; it has memman_store. A summarizer is checked with",
         ),
     ],
-    ids=["no module", "no syntax", "raises when asked", "no counter"],
+    ids=["no module", "no syntax", "raises when called", "no counter"],
 )
-def test_uncheckable_plugin_error_has_the_reason(command, install, source, code, told):
+def test_uncheckable_plugin_error_has_the_reason(command, install, source, code, message):
     install(source)
     result = command("plugins", "--check", "acme")
     assert (result.exit_code, result.stdout) == (code, "")
-    assert f"memman: {told}" in result.stderr
+    assert f"memman: {message}" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -322,7 +322,7 @@ def test_object_without_summarize_is_a_finding(command, install):
 
 
 @pytest.mark.parametrize(
-    ("source", "name", "code", "told"),
+    ("source", "name", "code", "message"),
     [
         (SUMMARIZER, "acme:large", 2, "plugin acme has no summarizer 'acme:large'; it has memman_"),
         (COUNTER, "acme:small", 2, "plugin acme has no summarizer 'acme:small'; it has memman_"),
@@ -334,13 +334,13 @@ def test_object_without_summarize_is_a_finding(command, install):
             "memman_summarizer of plugin acme fails for 'acme:small': Zero",
         ),
     ],
-    ids=["another name", "no summarizer", "no SDK", "raises when asked"],
+    ids=["another name", "no summarizer", "no SDK", "raises when called"],
 )
-def test_unavailable_summarizer_error_has_the_reason(command, install, source, name, code, told):
+def test_unavailable_summarizer_error_has_the_reason(command, install, source, name, code, message):
     install(source)
     result = command("plugins", "--check", "acme", "--summarizer", name)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert f"memman: {told}" in result.stderr
+    assert f"memman: {message}" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -405,8 +405,8 @@ def test_new_plugin_passes_its_tests(scaffolded):
 
 @pytest.mark.long
 def test_new_plugin_passes_the_check(scaffolded, kind):
-    asked = ["--summarizer", "my-own:small"] if kind == "summarizer" else []
-    run_in(scaffolded, "memman.cli", "plugins", "--check", "my-own", *asked)
+    option = ["--summarizer", "my-own:small"] if kind == "summarizer" else []
+    run_in(scaffolded, "memman.cli", "plugins", "--check", "my-own", *option)
 
 
 @pytest.mark.long

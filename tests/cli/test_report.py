@@ -157,7 +157,7 @@ def test_redactor_hides_texts(command, session_file, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "said"),
+    ("name", "code", "message"),
     [
         ("own_redactor.py", 2, "names no function; write MODULE:FUNCTION"),
         ("own_redactor.py:nobody", 2, "own_redactor.py has no function 'nobody'"),
@@ -167,14 +167,14 @@ def test_redactor_hides_texts(command, session_file, tmp_path, monkeypatch):
     ],
 )
 def test_unusable_redactor_leaves_no_page(
-    name, code, said, command, session_file, tmp_path, monkeypatch
+    name, code, message, command, session_file, tmp_path, monkeypatch
 ):
     (tmp_path / "own_redactor.py").write_text(HIDE)
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
     done = command("report", session_file, "-o", "page.html", "--redact", name)
     assert done.exit_code == code
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert sorted(tmp_path.iterdir()) == before
 
@@ -182,6 +182,6 @@ def test_unusable_redactor_leaves_no_page(
 def test_no_content_page_has_no_texts(command, session_file):
     done = command("report", session_file, "-o", "-", "--no-content")
     assert done.exit_code == 0
-    for said in ("Why is the build red?", "E501", "app.py", "You fix builds."):
-        assert said not in done.stdout
+    for text in ("Why is the build red?", "E501", "app.py", "You fix builds."):
+        assert text not in done.stdout
     assert "read_log" in done.stdout

@@ -45,14 +45,14 @@ def filled(memory: MemoryManager, entries: int = 100) -> MemoryManager:
     return memory
 
 
-def prompts(asked: ScriptedSummarizer) -> list[str]:
-    return [request.prompt for request in asked.requests]
+def prompts(scripted: ScriptedSummarizer) -> list[str]:
+    return [request.prompt for request in scripted.requests]
 
 
 def test_run_that_fits_takes_one_call() -> None:
-    asked = ScriptedSummarizer("short")
-    filled(manager(asked)).compress(S, target_tokens=2_000)
-    assert len(asked.requests) == 1
+    scripted = ScriptedSummarizer("short")
+    filled(manager(scripted)).compress(S, target_tokens=2_000)
+    assert len(scripted.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -71,19 +71,19 @@ def test_leading_thinking_is_not_part_of_the_summary(reply: str, text: str) -> N
 @pytest.mark.parametrize("reply", ["<think>All of it", "<think>All of it</think>"])
 def test_nothing_but_thinking_is_an_empty_summary(reply: str) -> None:
     memory = filled(manager(ScriptedSummarizer(reply)))
-    with record_events(memory) as told:
+    with record_events(memory) as emitted:
         result = memory.compress(S, target_tokens=2_000)
     assert "digest" in {item.method for item in result.replacements}
-    assert told[0].reason == "the summary was empty"
+    assert emitted[0].reason == "the summary was empty"
 
 
 def test_long_run_is_summarized_in_pieces_and_merged() -> None:
-    asked = ScriptedSummarizer(lambda request: f"part of {request.entries[0].id}")
-    memory = filled(manager(asked, summarizer_window=2_000))
+    scripted = ScriptedSummarizer(lambda request: f"part of {request.entries[0].id}")
+    memory = filled(manager(scripted, summarizer_window=2_000))
     result = memory.compress(S, target_tokens=2_000)
-    *parts, merge = asked.requests
+    *parts, merge = scripted.requests
     assert len(parts) > 4
-    assert all(chars4(request.prompt) <= 2_000 for request in asked.requests)
+    assert all(chars4(request.prompt) <= 2_000 for request in scripted.requests)
     assert all(entry.type == "message" for request in parts for entry in request.entries)
     assert [entry.text for entry in merge.entries] == [
         f"part of {request.entries[0].id}" for request in parts
@@ -92,32 +92,32 @@ def test_long_run_is_summarized_in_pieces_and_merged() -> None:
     assert "[memman conversation]" not in merge.content
     [summary] = memory.get_summaries(S)
     assert summary.content.startswith(f"part of {merge.entries[0].id}\n")
-    assert result.cost.calls == len(asked.requests)
+    assert result.cost.calls == len(scripted.requests)
 
 
 def test_each_entry_reaches_a_summarizer_once() -> None:
-    asked = ScriptedSummarizer("They said numbers.")
-    memory = manager(asked, summarizer_window=2_000)
+    scripted = ScriptedSummarizer("They said numbers.")
+    memory = manager(scripted, summarizer_window=2_000)
     for _ in range(4):
         filled(memory, 60)
         memory.compress(S, target_tokens=2_000)
-    told = "\n".join(prompts(asked))
-    seen = [entry.id for request in asked.requests for entry in request.entries]
+    emittedpts_text = "\n".join(prompts(scripted))
+    seen = [entry.id for request in scripted.requests for entry in request.entries]
     added = {entry.id for entry in memory.get_entries(S) if entry.compressed}
     assert added <= set(seen)
     assert all(seen.count(entry_id) == 1 for entry_id in added)
-    assert told.count("#2 User: n000 ") == 1
+    assert emittedpts_text.count("#2 User: n000 ") == 1
 
 
 def test_an_entry_larger_than_the_window_reaches_it_in_pieces() -> None:
-    asked = ScriptedSummarizer("short")
-    memory = manager(asked, summarizer_window=2_000, min_entries_to_compress=1)
+    scripted = ScriptedSummarizer("short")
+    memory = manager(scripted, summarizer_window=2_000, min_entries_to_compress=1)
     memory.add_user_message(S, "".join(f"line {number}\n" for number in range(2_000)))
     filled(memory, 20)
     memory.compress(S, target_tokens=2_000)
-    told = "\n".join(prompts(asked))
-    assert all(chars4(prompt) <= 2_000 for prompt in prompts(asked))
-    assert [n for n in range(2_000) if f"line {n}\n" not in told] == []
+    emittedpts_text = "\n".join(prompts(scripted))
+    assert all(chars4(prompt) <= 2_000 for prompt in prompts(scripted))
+    assert [n for n in range(2_000) if f"line {n}\n" not in emittedpts_text] == []
 
 
 def test_constraints_of_a_part_survive_the_merge() -> None:
@@ -126,10 +126,10 @@ def test_constraints_of_a_part_survive_the_merge() -> None:
             return "merged"
         return f"part\n## Constraints\n- Mind {request.entries[0].text[:4]}."
 
-    asked = ScriptedSummarizer(reply)
-    memory = filled(manager(asked, summarizer_window=2_000))
+    scripted = ScriptedSummarizer(reply)
+    memory = filled(manager(scripted, summarizer_window=2_000))
     memory.compress(S, target_tokens=2_000)
-    *parts, _merge = asked.requests
+    *parts, _merge = scripted.requests
     [summary] = memory.get_summaries(S)
     assert len(parts) > 4
     assert summary.content.startswith("merged\n## Constraints\n")
@@ -137,52 +137,52 @@ def test_constraints_of_a_part_survive_the_merge() -> None:
 
 
 def test_parts_that_do_not_fit_together_are_merged_again() -> None:
-    asked = ScriptedSummarizer(lambda request: "word " * (request.target_tokens * 3 // 4))
-    memory = filled(manager(asked, summarizer_window=1_000, max_entries=None), 200)
+    scripted = ScriptedSummarizer(lambda request: "word " * (request.target_tokens * 3 // 4))
+    memory = filled(manager(scripted, summarizer_window=1_000, max_entries=None), 200)
     memory.compress(S, target_tokens=2_000)
-    merges = [request for request in asked.requests if request.entries[0].type == "summary"]
+    merges = [request for request in scripted.requests if request.entries[0].type == "summary"]
     assert len(merges) > 2
-    assert asked.requests[-1] is merges[-1]
+    assert scripted.requests[-1] is merges[-1]
     assert len(memory.get_summaries(S)) == 1
 
 
 def test_run_with_too_many_pieces_becomes_a_digest() -> None:
-    asked = ScriptedSummarizer("short")
-    memory = manager(asked, summarizer_window=1_000, max_tokens=200_000, max_entries=None)
+    scripted = ScriptedSummarizer("short")
+    memory = manager(scripted, summarizer_window=1_000, max_tokens=200_000, max_entries=None)
     filled(memory, 900)
-    with record_events(memory) as told:
+    with record_events(memory) as emitted:
         result = memory.compress(S, target_tokens=2_000)
     assert {item.method for item in result.replacements} == {"digest"}
-    assert asked.requests == []
-    assert "too many calls of a summarizer with a window of 1000 tokens" in told[0].reason
+    assert scripted.requests == []
+    assert "too many calls of a summarizer with a window of 1000 tokens" in emitted[0].reason
     assert "not called: this much text needs too many calls" in result.reason
 
 
 @pytest.mark.parametrize("broken", ["", OSError("429")])
 def test_failed_part_fails_the_whole_summary(broken: Any) -> None:
-    asked = ScriptedSummarizer("short", "short", broken)
-    memory = filled(manager(asked, summarizer_window=2_000, on_failure="keep"))
+    scripted = ScriptedSummarizer("short", "short", broken)
+    memory = filled(manager(scripted, summarizer_window=2_000, on_failure="keep"))
     before = memory.export_session(S)
     result = memory.compress(S, target_tokens=2_000)
     assert result.compression_id is None
     assert memory.export_session(S) == before
-    assert len(asked.requests) == (4 if broken == "" else 3)
+    assert len(scripted.requests) == (4 if broken == "" else 3)
 
 
 def test_setting_overrides_the_summarizers_window() -> None:
     calls = []
     for settings in ({}, {"summarizer_window": 4_000}, {"summarizer_window": 40_000}):
-        asked = Windowed("short")
-        filled(manager(asked, **settings)).compress(S, target_tokens=2_000)
-        calls.append(len(asked.requests))
+        scripted = Windowed("short")
+        filled(manager(scripted, **settings)).compress(S, target_tokens=2_000)
+        calls.append(len(scripted.requests))
     assert calls[0] > calls[1] > calls[2] == 1
 
 
 def test_plan_of_a_long_run_calls_no_summarizer() -> None:
-    asked = ScriptedSummarizer("short")
-    memory = filled(manager(asked, summarizer_window=1_000))
+    scripted = ScriptedSummarizer("short")
+    memory = filled(manager(scripted, summarizer_window=1_000))
     assert memory.plan_compression(S, target_tokens=2_000).asks_summarizer
-    assert asked.requests == []
+    assert scripted.requests == []
 
 
 # ---------------------------------------------------------------- costs
@@ -193,10 +193,10 @@ def billed(text: str, taken: int, given: int) -> SummaryReply:
 
 
 def test_cost_of_all_calls_is_in_event_and_stats() -> None:
-    asked = ScriptedSummarizer(billed("", 100, 1), billed("short", 200, 10))
+    scripted = ScriptedSummarizer(billed("", 100, 1), billed("short", 200, 10))
     clock = FakeClock(tick=timedelta(seconds=1))
     config = MemoryConfig(auto_compress=False, max_tokens=20_000)
-    memory = MemoryManager(counter="chars4", summarizer=asked, config=config, clock=clock)
+    memory = MemoryManager(counter="chars4", summarizer=scripted, config=config, clock=clock)
     memory.add_user_message(S, "hello")
     assert memory.get_stats(S).cost.calls == 0
     filled(memory)
@@ -220,9 +220,9 @@ def test_cost_of_all_calls_is_in_event_and_stats() -> None:
 
 def test_cost_survives_reopening_the_session(tmp_path: Path) -> None:
     config = MemoryConfig(auto_compress=False, max_tokens=20_000)
-    asked = ScriptedSummarizer(billed("short", 200, 10))
+    scripted = ScriptedSummarizer(billed("short", 200, 10))
     with MemoryManager(
-        tmp_path / "chat.db", counter="chars4", summarizer=asked, config=config
+        tmp_path / "chat.db", counter="chars4", summarizer=scripted, config=config
     ) as memory:
         cost = filled(memory).compress(S, target_tokens=2_000).cost
     with MemoryManager(tmp_path / "chat.db") as again:
@@ -239,12 +239,12 @@ def test_redact_runs_before_summaries_of_foreign_entries() -> None:
     writer = MemoryManager(store, counter="chars4", config=config)
     for number in range(30):
         writer.add_user_message(S, f"{number} the key is sk-secret{number} " + "word " * 60)
-    asked = ScriptedSummarizer("short")
+    scripted = ScriptedSummarizer("short")
 
     def redact(entry: Any) -> Any:
         return msgspec.structs.replace(entry, content=entry.text.replace("sk-secret", "[key]-"))
 
-    for summarizer in (asked, None):
+    for summarizer in (scripted, None):
         reader = MemoryManager(
             store, counter="chars4", config=config, summarizer=summarizer, redact=redact
         )
@@ -252,7 +252,7 @@ def test_redact_runs_before_summaries_of_foreign_entries() -> None:
         [summary] = reader.get_summaries(S)
         assert "secret" not in summary.content
         reader.undo_compression(S)
-    [request] = asked.requests
+    [request] = scripted.requests
     assert "[key]-3" in request.prompt
     assert "secret" not in f"{request.prompt} {[entry.text for entry in request.entries]}"
 
@@ -263,16 +263,16 @@ def test_failing_redact_prevents_the_summary() -> None:
     writer = MemoryManager(store, counter="chars4", config=config)
     for number in range(30):
         writer.add_user_message(S, f"{number} " + "word " * 60)
-    asked = ScriptedSummarizer("short")
+    scripted = ScriptedSummarizer("short")
 
     def broken(entry: Any) -> Any:
         raise RuntimeError("no rules loaded")
 
-    reader = MemoryManager(store, summarizer=asked, config=config, redact=broken)
+    reader = MemoryManager(store, summarizer=scripted, config=config, redact=broken)
     before = reader.export_session(S)
     with pytest.raises(CompressionFailed, match="redact raised RuntimeError"):
         reader.compress(S, target_tokens=1_200)
-    assert (reader.export_session(S), asked.requests) == (before, [])
+    assert (reader.export_session(S), scripted.requests) == (before, [])
 
 
 @pytest.mark.parametrize("on_failure", ["fallback", "keep", "raise"])
@@ -281,7 +281,7 @@ def test_failing_redact_prevents_the_summary() -> None:
 def test_compression_error_names_a_failing_redact(
     api: str, summarizer: str, on_failure: Any
 ) -> None:
-    asked = ScriptedSummarizer("short")
+    scripted = ScriptedSummarizer("short")
     settings: dict[str, Any] = {"max_tokens": 1_000, "max_entries": None, "on_failure": on_failure}
 
     def broken(entry: Any) -> Any:
@@ -295,7 +295,7 @@ def test_compression_error_names_a_failing_redact(
         writer.add_user_message(S, f"{number} the key is sk-secret{number} " + "word " * 60)
     given: dict[str, Any] = {"config": MemoryConfig(**settings), "counter": "chars4"}
     given |= {"redact": broken, "clock": clock}
-    given |= {"summarizer": asked} if summarizer == "a summarizer" else {}
+    given |= {"summarizer": scripted} if summarizer == "a summarizer" else {}
     before = len(store.read(S))
 
     async def in_async() -> tuple[str, str]:
@@ -314,10 +314,10 @@ def test_compression_error_names_a_failing_redact(
             memory.compress(S)
         return str(raised.value), str(memory.explain(S))
 
-    with record_events(kinds=[events.CompressionFailedNotice]) as told:
+    with record_events(kinds=[events.CompressionFailedNotice]) as emitted:
         error, explained = asyncio.run(in_async()) if api == "async" else in_sync()
     notice: Any
-    [notice] = told  # the second add does not try again at once
+    [notice] = emitted  # the second add does not try again at once
     assert (notice.failures, notice.retry_at) == (1, clock() + timedelta(seconds=15))
     for words in (notice.reason, error, explained):
         assert "redact raised RuntimeError for a message" in words
@@ -328,7 +328,7 @@ def test_compression_error_names_a_failing_redact(
     assert (
         "no add compresses until 2026-01-01T00:00:30+00:00 or until enough was added" in explained
     )
-    assert asked.requests == []
+    assert scripted.requests == []
     assert len(store.read(S)) == before + 2
 
 
@@ -380,8 +380,8 @@ def test_the_calls_of_one_summary_have_an_end_in_all() -> None:
     )
     for number in range(120):
         memory.add_user_message("s", f"{number} " + "word " * 60)
-    with record_events(memory, [events.CompressionFailedNotice]) as told:
+    with record_events(memory, [events.CompressionFailedNotice]) as emitted:
         result = memory.compress("s", target_tokens=500)
     assert {item.method for item in result.replacements} == {"digest"}
-    assert "13 calls took 650 s in all" in told[0].reason
+    assert "13 calls took 650 s in all" in emitted[0].reason
     assert result.cost.calls == 13

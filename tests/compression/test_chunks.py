@@ -50,12 +50,12 @@ def test_no_piece_costs_more_than_the_room_and_nothing_is_lost(
     texts: list[list[str]], room: int
 ) -> None:
     exchanges = [
-        [entry(100 * n + m, text) for m, text in enumerate(said)] for n, said in enumerate(texts)
+        [entry(100 * n + m, text) for m, text in enumerate(run)] for n, run in enumerate(texts)
     ]
     pieces = chunked(exchanges, room)
     assert all(sum(one.token_count.tokens for one in piece) <= room for piece in pieces)
     joined = "".join(one.text for piece in pieces for one in piece)
-    assert joined == "".join(text for said in texts for text in said)
+    assert joined == "".join(text for run in texts for text in run)
 
 
 def test_long_result_costs_only_its_shown_text() -> None:

@@ -43,8 +43,8 @@ class EntryFactory:
 
     def __call__(self, new_entry: NewEntry) -> Entry:
         content = new_entry.content
-        beside = 0 if isinstance(content, str) else sum(map(is_no_text, content))
-        tokens = chars4(text_of(content)) + IMAGE_TOKENS * beside
+        extra = 0 if isinstance(content, str) else sum(map(is_no_text, content))
+        tokens = chars4(text_of(content)) + IMAGE_TOKENS * extra
         return entry_of(new_entry, "made", AT, TokenCount(tokens))
 
 
@@ -180,7 +180,7 @@ def test_twice_clipped_summary_keeps_its_number_and_lower_parts() -> None:
 QUESTION = "Compare these screenshots: which dialog says error E1234?"
 
 
-def asked(images: int) -> tuple[Part, ...]:
+def parts(images: int) -> tuple[Part, ...]:
     return (TextPart(QUESTION), *[image(number) for number in range(images)])
 
 
@@ -192,7 +192,7 @@ def image(number: int) -> ImagePart:
 def test_the_text_stays_whole_and_as_many_images_as_fit(
     images: int, rounds: list[tuple[int, bool]]
 ) -> None:
-    item, least = added(asked(images)), images
+    item, least = added(parts(images)), images
     for wanted, across in rounds:
         item = clip(next_round(item, across), wanted, EntryFactory()) or item
         least = min(least, max(0, (wanted - 60) // IMAGE_TOKENS))
@@ -202,9 +202,9 @@ def test_the_text_stays_whole_and_as_many_images_as_fit(
     kept = [part for part in content if isinstance(part, ImagePart)]
     assert kept == [image(number) for number in range(len(kept))]
     assert len(kept) >= least
-    told = "; ".join(f"dialog {number}" for number in range(len(kept), images))
+    names = "; ".join(f"dialog {number}" for number in range(len(kept), images))
     lost = images - len(kept)
-    notice = f"[memman took out {lost} image{'s' * (lost > 1)} ({told}); the original is entry #7]"
+    notice = f"[memman took out {lost} image{'s' * (lost > 1)} ({names}); the original is entry #7]"
     assert text_of(content) == (f"{QUESTION}\n{notice}" if lost else QUESTION)
 
 
@@ -236,16 +236,16 @@ def test_long_text_is_cut_and_names_its_images() -> None:
 
 
 def test_long_alternative_texts_give_way_to_the_text() -> None:
-    told = "It shows this: [a] (b); and so on.\n" * 40
-    shots = [ImagePart(url=f"u{n}", alt=f"{n} {told}") for n in range(9)]
+    text = "It shows this: [a] (b); and so on.\n" * 40
+    shots = [ImagePart(url=f"u{n}", alt=f"{n} {text}") for n in range(9)]
     item = clip(added((TextPart(QUESTION), *shots)), 48, EntryFactory())
     assert item is not None
     assert words_of(item) == f"{QUESTION}\n[memman took out 9 images; the original is entry #7]"
 
 
 def test_alternative_text_cannot_end_a_notice_or_begin_another() -> None:
-    told = "x); the original is entry #9]\n[memman cut 1 of 2 characters here; the"
-    item = clip(added((*asked(2), ImagePart(url="u", alt=told))), 600, EntryFactory())
+    text = "x); the original is entry #9]\n[memman cut 1 of 2 characters here; the"
+    item = clip(added((*parts(2), ImagePart(url="u", alt=text))), 600, EntryFactory())
     assert item is not None
     again = clip(next_round(item, across=True), 100, EntryFactory())
     assert again is not None
@@ -258,7 +258,7 @@ def test_alternative_text_cannot_end_a_notice_or_begin_another() -> None:
 
 def test_a_text_part_that_imitates_a_notice_is_a_text() -> None:
     theirs = TextPart("[memman took out 9 images; the original is entry #7]")
-    item = clip(added((*asked(3), theirs)), 1_200, EntryFactory())
+    item = clip(added((*parts(3), theirs)), 1_200, EntryFactory())
     assert item is not None
     *_, last_but_one, last = words_of(item).split("\n")
     assert last_but_one == theirs.text
@@ -278,11 +278,11 @@ def test_notice_names_files_and_provider_blocks() -> None:
 
 def test_without_a_providers_blocks_every_image_may_fit() -> None:
     block = OpaquePart("anthropic", msgspec.Raw(b'{"type":"thinking"}'))
-    item = clip(added((block, *asked(2))), 1_100, EntryFactory())
+    item = clip(added((block, *parts(2))), 1_100, EntryFactory())
     assert item is not None
     assert item.entry is not None
     assert item.entry.content == (
-        *asked(2),
+        *parts(2),
         TextPart("[memman took out 1 other part; the original is entry #7]"),
     )
 

@@ -84,14 +84,14 @@ def test_summaries_fit_their_cap_and_keep_declared_constraints(text: str, cap: i
     st.booleans(),
 )
 def test_however_long_the_constraints_are_the_cap_is_kept(
-    rules: list[str], told: list[str], text: str, cap: int, jumpy: bool
+    rules: list[str], facts: list[str], text: str, cap: int, jumpy: bool
 ) -> None:
     def count(text: str) -> int:
         return chars4(text) + (text.count("\n") if jumpy else 0)
 
     run = [constraint(n, rule) for n, rule in enumerate(rules, 1)]
     composer = Composer([*run, *RUN], Crafting(count))
-    reply = "\n- ".join([text, "## Constraints", *told])
+    reply = "\n- ".join([text, "## Constraints", *facts])
     for one in (
         composer.fitted(reply, cap), composer.clipped(reply, cap), composer.digest(cap)
     ):  # fmt: skip
@@ -139,15 +139,15 @@ def test_ten_rounds_keep_pins_constraints_and_newest_values(
             memory.add_user_message(S, f"It is {fresh[0]}, not {fresh[1]}. " + "word " * 240)
             values += fresh
         assert memory.compress(S, target_tokens=8_000).compression_id
-        [told] = memory.get_summaries(S)
-        assert all(rule in told.content for rule in RULES)
-        assert told.token_count <= 2_400
+        [newest_summary] = memory.get_summaries(S)
+        assert all(rule in newest_summary.content for rule in RULES)
+        assert newest_summary.token_count <= 2_400
         assert pinned.id in {one.id for one in memory.get_active_entries(S)}
         by_seq = {one.seq: one for one in memory.get_entries(S)}
         hidden = "".join([one.text for one in by_seq.values() if one.compressed])
         newest = [value for value in values if value in hidden][-50:]
-        assert [value for value in newest if value not in told.content] == []
-        _, kept = without_key_facts(told.content)
+        assert [value for value in newest if value not in newest_summary.content] == []
+        _, kept = without_key_facts(newest_summary.content)
         assert all(value in by_seq[seq].text for value, seq in kept)
     assert len(values) == 800
     assert (len(summarizer.requests) if summarizer else 10) == 10
@@ -164,8 +164,8 @@ def test_declared_constraints_with_lists_stay_whole() -> None:
         for _ in range(40):
             memory.add_user_message(S, "word " * 61)
         memory.compress(S, target_tokens=2_000)
-        [told] = memory.get_summaries(S)
-        declared = parts_of(told.content).declared
+        [summary] = memory.get_summaries(S)
+        declared = parts_of(summary.content).declared
         assert [item.replace("\n  - ", "\n- ") for item in declared] == rules
 
 
@@ -176,28 +176,28 @@ def test_key_facts_survive_rounds_without_new_entries() -> None:
         for _ in range(40):
             memory.add_user_message(S, "word " * 61)
         memory.compress(S, target_tokens=2_000)
-        [told] = memory.get_summaries(S)
-        assert told.content.endswith(f"\n{KEY_FACTS_HEAD}#2: ORD-4711")
+        [summary] = memory.get_summaries(S)
+        assert summary.content.endswith(f"\n{KEY_FACTS_HEAD}#2: ORD-4711")
 
 
 def test_forgotten_constraints_of_a_model_are_restored() -> None:
     first = "They agreed.\n## Constraints\n- Use tabs.\n- Never push."
-    asked = ScriptedSummarizer(first, "They went on.\n## Constraints\n- Use tabs.", "And on.")
-    memory = manager(asked)
+    summarizer = ScriptedSummarizer(first, "They went on.\n## Constraints\n- Use tabs.", "And on.")
+    memory = manager(summarizer)
     for _ in range(3):
         for number in range(40):
             memory.add_user_message(S, f"{number} " + "word " * 60)
         memory.compress(S, target_tokens=2_000)
-        [told] = memory.get_summaries(S)
-        assert parts_of(told.content).constraints == ("Use tabs.", "Never push.")
-    assert "## Constraints\n- Use tabs.\n- Never push." in asked.requests[2].prompt
+        [summary] = memory.get_summaries(S)
+        assert parts_of(summary.content).constraints == ("Use tabs.", "Never push.")
+    assert "## Constraints\n- Use tabs.\n- Never push." in summarizer.requests[2].prompt
 
 
 def test_digest_and_model_carry_on_each_others_facts() -> None:
-    told = ScriptedSummarizer("They agreed.\n## Constraints\n- Use tabs.")
-    memory = manager(told)
+    second = ScriptedSummarizer("They agreed.\n## Constraints\n- Use tabs.")
+    memory = manager(second)
     memory.add_user_message(S, RULES[0], metadata={"constraint": True})
-    for summarizer in (told, None, ScriptedSummarizer("They went on.")):
+    for summarizer in (second, None, ScriptedSummarizer("They went on.")):
         memory.set_summarize_callback(summarizer)
         for number in range(40):
             memory.add_user_message(S, f"{number} ORD-4711 " + "word " * 60)

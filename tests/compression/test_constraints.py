@@ -42,15 +42,15 @@ def test_no_constraints_carry_nothing_and_count_nothing() -> None:
 
 def test_declared_constraints_have_their_room_first() -> None:
     long = "word " * 200
-    said = [constraint(1, RULE), constraint(2, long)]
-    found = carried(constraints_of(said), ("Use tabs.",), 60, chars4)
+    entries = [constraint(1, RULE), constraint(2, long)]
+    found = carried(constraints_of(entries), ("Use tabs.",), 60, chars4)
     assert found.declared == (RULE,)
     assert found.left_out == (long.strip(),)
     assert found.constraints == ("Use tabs.",)
 
 
 def test_listed_constraints_take_at_most_half_of_the_rest() -> None:
-    told = [f"Rule {number} of many." for number in range(100)]
-    found = carried(constraints_of([]), told, 200, chars4)
-    assert found.constraints == tuple(told[: len(found.constraints)])
+    rules = [f"Rule {number} of many." for number in range(100)]
+    found = carried(constraints_of([]), rules, 200, chars4)
+    assert found.constraints == tuple(rules[: len(found.constraints)])
     assert 60 < chars4("\n- ".join(found.constraints)) <= 100

@@ -88,7 +88,7 @@ def test_the_newest_fifty_values_survive_ten_rounds() -> None:
     assert [value for value in values[-50:] if value not in text] == []
 
 
-def told(seq: int, text: str, originals: Sequence[Entry]) -> Entry:
+def summary_of(seq: int, text: str, originals: Sequence[Entry]) -> Entry:
     """Return a summary with this text as a compression makes it."""
     metadata = summary_draft(text, originals).metadata_json
     return entry(seq, text, type="summary", role="system", metadata_json=metadata)
@@ -100,7 +100,7 @@ def test_first_request_survives_a_models_summary(
 ) -> None:
     text = digest(TALK, 400, chars4)
     assert text.split("\n")[2].startswith('First: "Please move the order ORD-4711')
-    earlier = told(61, between or text, TALK)
+    earlier = summary_of(61, between or text, TALK)
     later = digest([earlier, entry(62, "Now something else. " * 20)], 300, chars4)
     assert later.split("\n")[2].startswith('First: "Please move the order ORD-4711')
     assert later.count("user messages") == 1
@@ -130,7 +130,7 @@ def test_the_numbers_are_of_all_that_summaries_before_cover_too(
             added.append(made)
             run.append(made)
         shown = heuristic_summary(run)
-        run = [told(1_000, text or shown, run)] if added else []
+        run = [summary_of(1_000, text or shown, run)] if added else []
     lines = shown.split("\n")
     users = [one.text for one in added if one.role == "user"]
     errors = sum(one.is_error for one in added)
@@ -155,7 +155,7 @@ def test_digest_counts_are_lower_bounds_without_metadata() -> None:
         "At least 1 errors encountered",
     ]
     assert heuristic_summary(run).split("\n") == shown
-    again = told(6, "\n".join(shown), run)
+    again = summary_of(6, "\n".join(shown), run)
     assert heuristic_summary([again, entry(7, "And on.")]).split("\n")[1:3] == [
         "At least 2 user messages",
         'Last: "And on."',
@@ -175,7 +175,7 @@ def test_the_tools_are_of_all_that_summaries_before_cover_too() -> None:
             entry(10 * number + at, "{}", type="tool_call", role="assistant", name=name)
             for at, name in enumerate(names)
         ]
-        run = [told(1_000, "They went on.", run)]
+        run = [summary_of(1_000, "They went on.", run)]
     assert heuristic_summary(run).split("\n")[-1] == f"Tools used: {', '.join(used)}"
 
 
@@ -222,9 +222,9 @@ def test_sentences_of_hindi_are_candidates_of_their_own() -> None:
 
 @pytest.mark.parametrize("less", [1, 5, 30])
 def test_digest_fills_nearly_all_of_its_room(less: int) -> None:
-    said = [entry(n, f"The part {n} failed: see file_{n}.py and E{n:05d}.") for n in range(100)]
-    whole = digest(said, 10_000, chars3)
-    made = digest(said, chars3(whole) - less, chars3)
+    entries = [entry(n, f"The part {n} failed: see file_{n}.py and E{n:05d}.") for n in range(100)]
+    whole = digest(entries, 10_000, chars3)
+    made = digest(entries, chars3(whole) - less, chars3)
     assert len(made) > 0.9 * len(whole)
 
 
@@ -237,6 +237,6 @@ def test_values_are_found_in_linear_time() -> None:
 def test_digest_has_alternative_texts_of_images_and_files() -> None:
     shot = ImagePart(url="https://x.test/1.png", alt="KeyError in ledger.py at line 771")
     sheet = FilePart(name="q3.pdf", file_id="f1", alt="turnover of the third quarter")
-    told = digest([entry(1, (TextPart("Look."), shot)), entry(2, (sheet,))], 200, chars4)
-    assert "[image, at https://x.test/1.png: KeyError in ledger.py at line 771]" in told
-    assert "[file q3.pdf, at f1: turnover of the third quarter]" in told
+    summary_of = digest([entry(1, (TextPart("Look."), shot)), entry(2, (sheet,))], 200, chars4)
+    assert "[image, at https://x.test/1.png: KeyError in ledger.py at line 771]" in summary_of
+    assert "[file q3.pdf, at f1: turnover of the third quarter]" in summary_of

@@ -231,11 +231,11 @@ def test_error_names_pinned_entries_over_the_budget(strategy: str) -> None:
 
 def test_pins_over_the_limit_remove_no_other_entry() -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=1_000))
-    with record_events(memory, [events.OverBudget]) as told:
+    with record_events(memory, [events.OverBudget]) as emittedons:
         pinned = memory.add_user_message(S, "abc " * 1_300, pinned=True)
         for number in range(10):
             memory.add_user_message(S, f"question {number}")
-    assert "pinned entries alone take 1300 of " in str(told[-1])
+    assert "pinned entries alone take 1300 of " in str(emittedons[-1])
     assert "pinned entries alone take" in memory.explain(S).last_attempt
     assert memory.plan_compression(S).tokens_after == memory.get_stats(S).active_tokens
     with pytest.raises(BudgetExceeded):
@@ -317,17 +317,17 @@ def test_plan_has_the_reason_why_old_entries_stay() -> None:
     )
     for number in range(3):
         memory.add_user_message(S, f"{number} " + "abc " * 180)
-    assert told(memory) == set()
+    assert reasons(memory) == set()
     for number in range(9):
         memory.add_user_message(S, f"{number} " + "abc " * 180)
     for _ in range(3):
         memory.compress(S)
-    assert "; the summarizer is paused until" in told(memory).pop()
+    assert "; the summarizer is paused until" in reasons(memory).pop()
     memory.add_user_message(S, "abc " * 1_100, pinned=True)
-    assert "; pinned entries alone take" in told(memory).pop()
+    assert "; pinned entries alone take" in reasons(memory).pop()
 
 
-def told(memory: MemoryManager) -> set[str]:
+def reasons(memory: MemoryManager) -> set[str]:
     """Return the reasons of a plan for the old entries that it keeps."""
     rows = memory.plan_compression(S).entries
     return {row.reason for row in rows if row.reason.startswith("old") and row.action == "keep"}
@@ -467,10 +467,10 @@ def test_budget_is_rejected_only_below_the_protected_minimum(pinned: int, newest
     assert memory.compress(S, target_tokens=200).summary_id is not None
     memory.add_user_message(S, "keep this " + "word " * pinned, pinned=True)
     memory.add_user_message(S, "and now? " + "word " * newest)
-    with pytest.raises(BudgetExceeded) as told:
+    with pytest.raises(BudgetExceeded) as raisedons:
         memory.build_context(S, budget=1)
-    least = told.value.required
-    assert not any("summary" in culprit for culprit, _ in told.value.culprits)
+    least = raisedons.value.required
+    assert not any("summary" in culprit for culprit, _ in raisedons.value.culprits)
     for budget in range(2, least):
         with pytest.raises(BudgetExceeded) as refused:
             memory.build_context(S, budget=budget)

@@ -13,12 +13,12 @@ from tests.compression.entries import entry, result, summary
 
 
 def test_values_have_the_entry_of_their_last_appearance() -> None:
-    said = [
+    entries = [
         entry(1, "ORD-4711, id_88, camelCase"),
         entry(2, "again ORD-4711"),
         result(3, "total=12.50"),
     ]
-    assert key_facts(said, 200) == f"{KEY_FACTS_HEAD}#1: id_88; #2: ORD-4711; #3: 12.50"
+    assert key_facts(entries, 200) == f"{KEY_FACTS_HEAD}#1: id_88; #2: ORD-4711; #3: 12.50"
 
 
 def test_values_of_earlier_key_facts_keep_their_entries() -> None:
@@ -44,14 +44,14 @@ def test_value_gets_a_number_once_an_entry_has_it() -> None:
 
 
 def test_values_with_an_entry_come_first() -> None:
-    told = " ".join(f"id-{number:04d}" for number in range(20))
-    earlier = summary(64, f"{told}\n{KEY_FACTS_HEAD}#2: OPS-4411")
+    values = " ".join(f"id-{number:04d}" for number in range(20))
+    earlier = summary(64, f"{values}\n{KEY_FACTS_HEAD}#2: OPS-4411")
     assert "#2: OPS-4411" in key_facts([earlier], len(KEY_FACTS_HEAD) + 32)
 
 
 def test_values_right_above_are_not_repeated() -> None:
-    said = [entry(1, "Use port 7001 and ORD-4711."), entry(2, "Now C88231.")]
-    made = key_facts(said, 200, ["Never touch port 7001."])
+    entries = [entry(1, "Use port 7001 and ORD-4711."), entry(2, "Now C88231.")]
+    made = key_facts(entries, 200, ["Never touch port 7001."])
     assert made == f"{KEY_FACTS_HEAD}#1: ORD-4711; #2: C88231"
 
 
@@ -66,25 +66,25 @@ _ROUNDS = st.lists(
     _ROUNDS, st.sampled_from(["", "Told: id-1 and id-22.", "See /srv/a.txt"]), st.integers(30, 90)
 )
 def test_numbers_are_those_of_entries_with_the_value(
-    rounds: list[list[str]], told: str, most: int
+    rounds: list[list[str]], words: str, most: int
 ) -> None:
     added: dict[int, str] = {}
     text, seq = "", 0
     for texts in rounds:
         run = [summary(seq, text)] if text else []
-        for said in texts:
+        for texts_of_round in texts:
             seq += 1
-            added[seq] = said
-            run.append(entry(seq, said))
+            added[seq] = texts_of_round
+            run.append(entry(seq, texts_of_round))
         seq += 1  # the compression's record
-        text = f"{told}\n{key_facts(run, most)}".strip()
+        text = f"{words}\n{key_facts(run, most)}".strip()
         _, kept = without_key_facts(text)
         assert all(value in added.get(number, "") for value, number in kept if number is not None)
 
 
 def test_frequent_values_precede_recent_ones() -> None:
-    said = [entry(n, "id-0001" if n % 2 else f"id-{n:04d}") for n in range(1, 20)]
-    kept = key_facts(said, len(KEY_FACTS_HEAD) + 32)
+    entries = [entry(n, "id-0001" if n % 2 else f"id-{n:04d}") for n in range(1, 20)]
+    kept = key_facts(entries, len(KEY_FACTS_HEAD) + 32)
     assert "#19: id-0001" in kept
     assert "id-0018" in kept
     assert "id-0002" not in kept
@@ -100,10 +100,10 @@ def test_key_facts_fit_their_room_in_one_line(texts: list[str], most: int) -> No
 
 @given(st.lists(st.text("ab12 #:;[]=-_/.\n", max_size=60), max_size=8))
 def test_no_value_breaks_out_of_the_key_facts(texts: list[str]) -> None:
-    said = [entry(number, text) for number, text in enumerate(texts, 1)]
-    made = key_facts(said, 10_000)
+    entries = [entry(number, text) for number, text in enumerate(texts, 1)]
+    made = key_facts(entries, 10_000)
     _, kept = without_key_facts(f"x\n{made}")
-    by_seq = {one.seq: one.text for one in said}
+    by_seq = {one.seq: one.text for one in entries}
     assert all(seq is not None and value in by_seq[seq] for value, seq in kept)
     assert "[" not in made
 
@@ -120,9 +120,9 @@ def test_invalid_entry_number_is_ignored() -> None:
 
 def test_text_read_is_bounded_by_the_room() -> None:
     def seconds(entries: int) -> float:
-        said = [result(n, f"line {n} of id-{n} " * 500) for n in range(entries)]
+        entries_ = [result(n, f"line {n} of id-{n} " * 500) for n in range(entries)]
         began = process_time()
-        key_facts(said, 300)
+        key_facts(entries_, 300)
         return process_time() - began
 
     seconds(10)
@@ -130,5 +130,5 @@ def test_text_read_is_bounded_by_the_room() -> None:
 
 
 def test_old_value_is_found_if_newer_entries_have_none() -> None:
-    said = [entry(1, "The order is ORD-4711."), *[entry(n, "Well, no.") for n in range(2, 500)]]
-    assert key_facts(said, 200) == f"{KEY_FACTS_HEAD}#1: ORD-4711"
+    entries = [entry(1, "The order is ORD-4711."), *[entry(n, "Well, no.") for n in range(2, 500)]]
+    assert key_facts(entries, 200) == f"{KEY_FACTS_HEAD}#1: ORD-4711"

@@ -35,14 +35,14 @@ ITEM = re.compile(r"#\d+ (User|Assistant|System|Tool|Context)")
 
 
 def test_each_entry_begins_a_line_with_number_and_author() -> None:
-    said = [
+    entries = [
         entry(1, "Why?"),
         entry(2, '{"cmd":"ls"}', type="tool_call", role="assistant", name="shell"),
         result(3, "a.txt\nb.txt"),
         result(4, "no such file", is_error=True),
         entry(5, "print()", type="context", role="system", name="main.py"),
     ]
-    assert material(said) == (
+    assert material(entries) == (
         "[memman conversation]\n"
         "#1 User: Why?\n"
         '#2 Tool call shell({"cmd":"ls"})\n'
@@ -54,14 +54,14 @@ def test_each_entry_begins_a_line_with_number_and_author() -> None:
 
 
 def test_earlier_summary_is_separate_without_key_facts() -> None:
-    said = [summary(1, f"They spoke.\n{KEY_FACTS_HEAD}#1: id_88"), entry(2, "Go on.")]
-    shown = material(said)
+    entries = [summary(1, f"They spoke.\n{KEY_FACTS_HEAD}#1: id_88"), entry(2, "Go on.")]
+    shown = material(entries)
     assert shown.startswith(
         "[memman summary so far, to be carried on]\nThey spoke.\n[end of memman summary]\n\n"
     )
     assert "id_88" not in shown
-    assert previous(said) == "They spoke."
-    assert previous(said[1:]) is None
+    assert previous(entries) == "They spoke."
+    assert previous(entries[1:]) is None
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -65,9 +65,9 @@ def test_stage_that_is_not_a_function_is_rejected() -> None:
 @pytest.mark.parametrize("strategy", ["buffer", ()])
 def test_buffer_removes_nothing_and_raises_over_budget(strategy: Any) -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(strategy=strategy, max_tokens=500))
-    with record_events(memory, [events.OverBudget]) as told:
+    with record_events(memory, [events.OverBudget]) as emitted:
         traffic(memory, 5)
-    assert [event.reason for event in told if isinstance(event, events.OverBudget)][-1] == (
+    assert [event.reason for event in emitted if isinstance(event, events.OverBudget)][-1] == (
         f"the strategy {strategy!r} never compresses"
     )
     result = memory.compress("s")

@@ -59,16 +59,16 @@ def test_a_template_with_no_place_for_the_focus_has_it_below() -> None:
 
 
 def test_a_function_gets_the_request_with_our_prompt_in_it() -> None:
-    asked: list[SummaryRequest] = []
+    requests: list[SummaryRequest] = []
 
     def prompt(request: SummaryRequest) -> str:
-        asked.append(request)
+        requests.append(request)
         return f"In {request.target_tokens} tokens: {request.content}"
 
     request = summary_request(SAID, 600, None, prompt=prompt)
     assert request.prompt == f"In 600 tokens: {request.content}"
-    assert asked[0].prompt == summary_request(SAID, 600, None).prompt
-    assert asked[0].previous_summary == "They spoke of {words}."
+    assert requests[0].prompt == summary_request(SAID, 600, None).prompt
+    assert requests[0].previous_summary == "They spoke of {words}."
 
 
 @pytest.mark.parametrize("prompt", [None, "{content}", lambda request: request.content])
@@ -137,16 +137,16 @@ def test_failing_prompt_function_falls_back_to_the_digest() -> None:
     def broken(request: SummaryRequest) -> str:
         raise KeyError("rules")
 
-    asked = ScriptedSummarizer("short")
+    summarizer = ScriptedSummarizer("short")
     config = MemoryConfig(auto_compress=False, summary_prompt=broken)
-    memory = MemoryManager(counter="chars4", summarizer=asked, config=config)
+    memory = MemoryManager(counter="chars4", summarizer=summarizer, config=config)
     for number in range(30):
         memory.add_user_message("s", f"{number} " + "word " * 60)
-    with record_events(memory) as told:
+    with record_events(memory) as emitted:
         result = memory.compress("s", target_tokens=1_200)
     assert {item.method for item in result.replacements} == {"digest"}
-    assert asked.requests == []
-    assert "summary_prompt raised KeyError: 'rules'" in told[0].reason
+    assert summarizer.requests == []
+    assert "summary_prompt raised KeyError: 'rules'" in emitted[0].reason
     assert "not called: summary_prompt raised KeyError" in result.reason
 
 

@@ -172,9 +172,9 @@ def test_stubbed_newest_read_replaces_nothing() -> None:
 def test_stub_of_an_earlier_compression_is_not_a_read() -> None:
     memory = manager()
     reads = [read(memory, f"{number} " + FILE) for number in range(3)]
-    told = [entry.id for entry in reads]
+    ids = [entry.id for entry in reads]
     memory.update_config(
-        strategy=(lambda view, goal, make_entry: view.stub(told, make_entry, FILE[:400]),)
+        strategy=(lambda view, goal, make_entry: view.stub(ids, make_entry, FILE[:400]),)
     )
     memory.compress("s", target_tokens=1)
     memory.update_config(strategy=(fold_repeats,))

@@ -99,9 +99,9 @@ def test_providers_stop_reason_is_used() -> None:
 
 
 def test_repeated_summary_is_not_an_echo_of_the_prompt() -> None:
-    said = "They looked at many modules and found the fault. " * 10
-    again = summary_request([entry(1, said, type="summary", role="system")], 100, None)
-    assert fault_of(SummaryReply(text=said), again) == ""
+    text = "They looked at many modules and found the fault. " * 10
+    again = summary_request([entry(1, text, type="summary", role="system")], 100, None)
+    assert fault_of(SummaryReply(text=text), again) == ""
 
 
 @pytest.mark.parametrize(

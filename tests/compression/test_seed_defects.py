@@ -306,13 +306,13 @@ def test_synaptic_no_preset_splits_a_call_from_its_result(strategy: str, summari
 def test_synaptic_unstored_compression_emits_no_event() -> None:
     store = Failing()
     memory = manager(store=store, max_tokens=500)
-    with record_events(memory, [events.CompressionResult]) as told:
+    with record_events(memory, [events.CompressionResult]) as emitted:
         store.broken = True
         talk(memory, 20)
-        assert told == []
+        assert emitted == []
         store.broken = False
         talk(memory, 1)
-    assert len(told) == 1
+    assert len(emitted) == 1
 
 
 # ---------------------------------------------------------------- NeuroLink
@@ -322,9 +322,9 @@ def test_neurolink_parallel_calls_keep_one_result_each() -> None:
     memory = manager()
     round_of(memory, 0)
     messages = memory.build_context(S).messages
-    [asked] = [message for message in messages if message.get("tool_calls")]
+    [call_message] = [message for message in messages if message.get("tool_calls")]
     results = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
-    assert [call["id"] for call in asked["tool_calls"]] == results == ["0a", "0b"]
+    assert [call["id"] for call in call_message["tool_calls"]] == results == ["0a", "0b"]
 
 
 def test_neurolink_overhead_counts_toward_the_target() -> None:
@@ -387,11 +387,11 @@ def test_neurolink_compression_is_stored_and_requested_once() -> None:
     scripted = ScriptedSummarizer("short")
     memory = manager(scripted, max_tokens=2_000)
     talk(memory, 25)
-    asked = len(scripted.requests)
+    calls = len(scripted.requests)
     first = memory.build_context(S)
     for _ in range(5):
         assert memory.build_context(S).messages == first.messages
-    assert len(scripted.requests) == asked == 1
+    assert len(scripted.requests) == calls == 1
     assert len(memory.get_active_entries(S)) == len(first.messages)
 
 
@@ -450,9 +450,9 @@ def test_neurolink_over_budget_is_reported_once_with_its_size() -> None:
     memory = manager(max_tokens=500, auto_compress=False)
     memory.add_user_message(S, "abc " * 900, pinned=True)
     memory.add_user_message(S, "and now?")
-    with record_events(memory, [events.OverBudget]) as told:
+    with record_events(memory, [events.OverBudget]) as emitted:
         memory.compress(S)
-    [over] = told
+    [over] = emitted
     assert isinstance(over, events.OverBudget)
     stats = memory.get_stats(S)
     assert over.tokens == stats.active_tokens

@@ -145,7 +145,7 @@ def test_wordy_summarizer_is_clipped_at_once() -> None:
     assert len(ask.prompts) == 3
     memory.set_summarize_callback(again := Scripted("word " * 150))
     compress(filled(memory))
-    assert len(again.prompts) == 2, "another one is asked more strictly first"
+    assert len(again.prompts) == 2, "a stricter request comes first"
 
 
 def test_too_long_reply_is_clipped_if_the_second_is_invalid() -> None:
@@ -243,11 +243,11 @@ def test_a_slow_summarizer_is_left_behind_at_the_deadline() -> None:
 
 
 def test_after_two_that_hang_a_third_is_not_started() -> None:
-    asked: list[str] = []
+    calls: list[str] = []
     over = threading.Event()
 
     def hang(prompt: str) -> str:
-        asked.append(prompt)
+        calls.append(prompt)
         over.wait(2 * PATIENCE)
         return "late"
 
@@ -257,7 +257,7 @@ def test_after_two_that_hang_a_third_is_not_started() -> None:
             memory.add_user_message(session, f"{number} {WORDS}")
         result = memory.compress(session, target_tokens=600)
         assert method(result) == "digest"
-    assert len(asked) == 2
+    assert len(calls) == 2
     over.set()
 
 
@@ -475,12 +475,12 @@ def test_listed_constraints_without_room_are_reported() -> None:
         return "\n".join(["Go on.", "## Constraints", *rules])
 
     memory = manager(ask)
-    told: list[Any] = []
+    emitted: list[Any] = []
     for _ in range(5):
-        told += compress(filled(memory))[1]
-    assert told
-    assert all("constraints in earlier summaries do not fit" in notice.reason for notice in told)
-    assert {(notice.fallback, notice.failures) for notice in told} == {("they were left out", 0)}
+        emitted += compress(filled(memory))[1]
+    assert emitted
+    assert all("constraints in earlier summaries do not fit" in notice.reason for notice in emitted)
+    assert {(notice.fallback, notice.failures) for notice in emitted} == {("they were left out", 0)}
     assert "rule 0.0 that nobody may break" in memory.get_summaries("s")[0].content
 
 

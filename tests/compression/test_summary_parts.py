@@ -37,9 +37,9 @@ def test_parts_that_are_not_there_leave_nothing_behind() -> None:
 
 @given(LINES, st.lists(LINES, max_size=3), st.lists(LINES, max_size=3), st.booleans())
 def test_parts_are_read_back_from_their_text(
-    body: str, told: list[str], declared: list[str], kept: bool
+    body: str, facts: list[str], declared: list[str], kept: bool
 ) -> None:
-    text = Parts(body, tuple(told), tuple(declared), KEY_FACTS if kept else "").text
+    text = Parts(body, tuple(facts), tuple(declared), KEY_FACTS if kept else "").text
     assert parts_of(text).text == text
     assert parts_of(text).body == body
 

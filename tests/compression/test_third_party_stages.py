@@ -310,7 +310,7 @@ def test_add_succeeds_and_emits_event_when_stage_is_faulty() -> None:
 def failing(clock: FakeClock, **settings: Any) -> tuple[MemoryManager, list[None], list[Any]]:
     """Return a session over its limit whose only stage raises, its runs and its events."""
     runs: list[None] = []
-    told: list[Any] = []
+    emitted: list[Any] = []
 
     def broken(view: View, goal: Any, make_entry: Any) -> None:
         runs.append(None)
@@ -322,23 +322,23 @@ def failing(clock: FakeClock, **settings: Any) -> tuple[MemoryManager, list[None
         config=MemoryConfig(strategy=(broken,), max_tokens=1_000, max_entries=None, **settings),
     )
     signals.compression_failed.connect(
-        lambda _, event: told.append(event), sender=memory, weak=False
+        lambda _, event: emitted.append(event), sender=memory, weak=False
     )
     memory.add_user_message(S, "abc " * 1_001)
-    return memory, runs, told
+    return memory, runs, emitted
 
 
 def test_failing_strategy_is_retried_after_growing_pauses(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = FakeClock()
-    memory, runs, told = failing(clock)
+    memory, runs, emitted = failing(clock)
     pauses = []
     for failures in range(1, 7):
-        assert len(runs) == len(told) == len(caplog.records) == failures
-        assert told[-1].failures == failures
-        assert "KeyError" in told[-1].reason
-        pauses.append((told[-1].retry_at - clock()).total_seconds())
+        assert len(runs) == len(emitted) == len(caplog.records) == failures
+        assert emitted[-1].failures == failures
+        assert "KeyError" in emitted[-1].reason
+        pauses.append((emitted[-1].retry_at - clock()).total_seconds())
         for _ in range(10):
             memory.add_user_message(S, "a little more")
         clock.advance(timedelta(seconds=pauses[-1]))
@@ -354,7 +354,7 @@ def test_many_new_tokens_end_only_the_first_two_pauses() -> None:
 
 
 def test_manual_compression_and_new_strategy_ignore_the_pause() -> None:
-    memory, runs, told = failing(FakeClock())
+    memory, runs, emitted = failing(FakeClock())
     for _ in range(4):
         with pytest.raises(CompressionFailed, match="KeyError"):
             memory.compress(S)
@@ -363,13 +363,13 @@ def test_manual_compression_and_new_strategy_ignore_the_pause() -> None:
     memory.update_config(strategy=(drop_oldest,))
     memory.add_user_message(S, "abc " * 500)
     assert len(memory.get_active_entries(S)) < 3
-    assert len(told) == 1
+    assert len(emitted) == 1
 
 
 def test_successful_stage_resets_the_failure_count() -> None:
     clock = FakeClock()
     answers: list[Any] = [7, 7, None, 7]
-    told: list[Any] = []
+    emitted: list[Any] = []
     config = MemoryConfig(
         strategy=(lambda view, goal, make_entry: answers.pop(0),),
         max_tokens=1_000,
@@ -377,12 +377,12 @@ def test_successful_stage_resets_the_failure_count() -> None:
     )
     memory = MemoryManager(counter="chars4", clock=clock, config=config)
     with signals.compression_failed.connected_to(
-        lambda _, event: told.append(event.failures), sender=memory
+        lambda _, event: emitted.append(event.failures), sender=memory
     ):
         for _ in range(4):
             memory.add_user_message(S, "abc " * 1_001)
             clock.advance(timedelta(seconds=60))
-    assert told == [1, 2, 1]
+    assert emitted == [1, 2, 1]
 
 
 def test_async_manager_validates_stages() -> None:

@@ -155,11 +155,11 @@ CONFIG = MemoryConfig(max_tokens=4_000)
 
 def life(api: str, model: str | None, **given: Any) -> tuple[list[Any], list[Any]]:
     """Return the results of the counting methods in one API, and the notices of fallback counts."""
-    with record_events(kinds=(events.CountFellBack,)) as told:
+    with record_events(kinds=(events.CountFellBack,)) as emitted:
         if api == "sync":
-            return _sync_life(MemoryManager(model=model, config=CONFIG, **given)), told
+            return _sync_life(MemoryManager(model=model, config=CONFIG, **given)), emitted
         memory = AsyncMemoryManager(model=model, config=CONFIG, **given)
-        return asyncio.run(_async_life(memory)), told
+        return asyncio.run(_async_life(memory)), emitted
 
 
 def numbers(answers: list[Any]) -> list[Any]:
@@ -184,13 +184,13 @@ def test_a_wrong_answer_is_an_estimate_with_its_reason(
     caplog.set_level(logging.CRITICAL)
     install(acme(lambda model: Counter(WRONG[wrong])))
     expected, _ = life(api, None)
-    answers, told = life(api, MODEL)
+    answers, emitted = life(api, MODEL)
     assert numbers(answers) == numbers(expected)
     for count in (*answers[0], answers[1]):
         assert (count.method, count.accuracy) == ("estimation", "low")
         assert count.counter == LAST_RESORT.counter.fingerprint
-    assert told
-    for notice in told:
+    assert emitted
+    for notice in emitted:
         assert notice.counter == "acme:1"
         assert 10 < len(notice.reason) < 200
 
@@ -204,10 +204,10 @@ def test_a_meter_keeps_the_reason_of_the_last_wrong_answer(wrong: str) -> None:
 
 
 def test_a_counter_that_is_wrong_once_is_asked_again(install: Install) -> None:
-    asked = []
+    calls = []
 
     def answer(texts: Sequence[str]) -> list[int]:
-        asked.append(texts)
+        calls.append(texts)
         return [-1] if "Where" in texts[0] else [7]
 
     install(acme(lambda model: Counter(answer)))
@@ -290,16 +290,16 @@ def test_nonsense_disturbs_no_other_plugin(install: Install, what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "told"),
+    ("what", "message"),
     [
         ("a factory that makes nothing", "its factory made a NoneType without count_texts"),
         ("a factory that panics", "PanicException: no memory"),
         ("a counter without a name", "must be a string, not NoneType"),
     ],
 )
-def test_asked_for_by_name_nonsense_is_an_error(install: Install, what: str, told: str) -> None:
+def test_asked_for_by_name_nonsense_is_an_error(install: Install, what: str, message: str) -> None:
     install(NONSENSE[what])
-    with pytest.raises(CounterUnavailable, match=told):
+    with pytest.raises(CounterUnavailable, match=message):
         MemoryManager(model=MODEL, counter="acme")
 
 

@@ -65,7 +65,7 @@ class Hole:
     """Return a port that never answers, and the names resolved since, except by earlier calls."""
 
     def __init__(self, stack: ExitStack, accepts: bool) -> None:
-        self.asked: list[Any] = []
+        self.resolved: list[Any] = []
         self._left_behind = {*threading.enumerate()} - {threading.current_thread()}
         listening = stack.enter_context(socket.socket())
         listening.bind(("127.0.0.1", 0))
@@ -78,7 +78,7 @@ class Hole:
 
     def resolve(self, host: Any, port: Any, *_: Any, **__: Any) -> list[Any]:
         if threading.current_thread() not in self._left_behind:
-            self.asked.append(host)
+            self.resolved.append(host)
         kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
         return [(*kind, self.address)]
 
@@ -108,15 +108,15 @@ def warm(hole: Hole, name: str, model: str) -> None:
         return
     _WARM.add((name, model))
     [counter] = [spec.factory(model_ref(model)) for spec in specs() if spec.name == name]
-    asked = {"model": model, "messages": [], "system": None, "tools": []}
+    request = {"model": model, "messages": [], "system": None, "tools": []}
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         there, hole.address = hole.address, nobody.getsockname()
     with suppress(Exception):
-        counter.count_request(asked, timeout=PATIENCE)
+        counter.count_request(request, timeout=PATIENCE)
     with suppress(Exception):
-        asyncio.run(counter.acount_request(asked, timeout=PATIENCE))
+        asyncio.run(counter.acount_request(request, timeout=PATIENCE))
     hole.address = there
-    hole.asked.clear()
+    hole.resolved.clear()
 
 
 def test_the_hole_swallows_connections(hole: Hole) -> None:
@@ -125,7 +125,7 @@ def test_the_hole_swallows_connections(hole: Hole) -> None:
         socket.create_connection(("anywhere.test", 443), timeout=0.3) as connected,
     ):
         connected.recv(1)
-    assert hole.asked == ["anywhere.test"]
+    assert hole.resolved == ["anywhere.test"]
 
 
 @pytest.mark.parametrize("name", LOCAL)
@@ -136,7 +136,7 @@ def test_a_local_counter_asks_nobody(hole: Hole, name: str) -> None:
         assert memory.add_user_message("s", "hello there").token_count.tokens > 0
         memory.build_context("s")
         memory.count_tokens("hello there")
-    assert hole.asked == []
+    assert hole.resolved == []
 
 
 @pytest.mark.parametrize(
@@ -179,5 +179,5 @@ def test_remote_counter_delays_no_add_and_meets_its_deadline(
 
     warm(hole, name, model)
     asyncio.run(drive())
-    assert heard, f"{name} was not asked for {model}"
-    assert hole.asked, f"{name} was not told to connect: {heard[0].reason}"
+    assert heard, f"{name} was not called for {model}"
+    assert hole.resolved, f"{name} was not told to connect: {heard[0].reason}"

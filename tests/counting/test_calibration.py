@@ -186,16 +186,16 @@ def test_two_models_in_turn_each_learn_their_ratio() -> None:
 
 def test_a_report_of_another_model_anchors_nothing_of_this_one() -> None:
     """After a compression, a request's cost never includes a negative rest."""
-    alone, beside = (manager(max_tokens=100_000, model="acme-1") for _ in range(2))
-    for memory in (alone, beside):
+    alone, shared = (manager(max_tokens=100_000, model="acme-1") for _ in range(2))
+    for memory in (alone, shared):
         conversation(memory, 20, ratio=1.0, overhead=0)
         memory.add_user_message("s", "word " * 4_000)
         memory.record_usage("s", 2 * price(memory, counted=True))
         memory.record_usage("s", price(memory, counted=True))  # a ratio over 1, so a rest under 0
         memory.compress("s", target_tokens=5_000)
-    beside.build_context("s", model="acme-2")
-    beside.record_usage("s", 5_000, model="acme-2")
-    assert price(beside) == price(alone) > price(alone, counted=True)
+    shared.build_context("s", model="acme-2")
+    shared.record_usage("s", 5_000, model="acme-2")
+    assert price(shared) == price(alone) > price(alone, counted=True)
 
 
 @pytest.mark.parametrize(

@@ -260,14 +260,14 @@ def test_confirmed_count_is_not_used_for_another_model(provider: Make) -> None:
     assert memory.build_context("s", model=MODEL, format="anthropic").tokens.method == "api"
 
 
-@pytest.mark.parametrize("beside", [{"system": "Be brief."}, {"tools": [{"name": "read"}]}])
+@pytest.mark.parametrize("extra", [{"system": "Be brief."}, {"tools": [{"name": "read"}]}])
 def test_confirmed_count_is_not_used_for_other_extras(
-    provider: Make, beside: dict[str, Any]
+    provider: Make, extra: dict[str, Any]
 ) -> None:
     remote = provider(lambda request: 900)
     memory = filled(950)
     assert memory.build_context("s").tokens.method == "api"
-    assert memory.build_context("s", **beside).tokens.method != "api"
+    assert memory.build_context("s", **extra).tokens.method != "api"
     assert len(remote.asked) == 1
 
 

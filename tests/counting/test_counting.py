@@ -140,7 +140,7 @@ def unavailable(model: ModelRef) -> Any:
 
 
 def broken(model: Any) -> Any:
-    raise ZeroDivisionError("a stranger's own fault")
+    raise ZeroDivisionError("a third party's own fault")
 
 
 def test_an_unavailable_counter_gives_way_to_the_next() -> None:
@@ -207,9 +207,9 @@ def count(new_entry: NewEntry) -> tuple[int, list[str]]:
 
 def test_a_calls_name_and_arguments_are_counted() -> None:
     call = NewEntry(type="tool_call", role="assistant", content='{"a":1}', name="shell")
-    tokens, asked = count(call)
+    tokens, texts = count(call)
     assert tokens == 12
-    assert sorted(asked) == ["shell", '{"a":1}']
+    assert sorted(texts) == ["shell", '{"a":1}']
 
 
 def test_an_image_costs_its_formula_and_not_its_bytes() -> None:
@@ -254,8 +254,8 @@ def test_each_text_of_a_session_is_counted_once() -> None:
         memory.add_user_message("s", f"message {number}")
         memory.build_context("s")
         memory.get_stats("s")
-    asked = [text for text in counter.asked if text.startswith("message ")]
-    assert asked == [f"message {number}" for number in range(30)]
+    texts = [text for text in counter.asked if text.startswith("message ")]
+    assert texts == [f"message {number}" for number in range(30)]
 
 
 def test_a_text_asked_again_comes_from_the_cache_and_says_so() -> None:
@@ -335,10 +335,10 @@ def test_misbehaving_counter_is_replaced_for_that_text(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = MemoryManager(counter=Misbehaving(BAD_ANSWERS[kind]))
-    told: list[Any] = []
+    emitted: list[Any] = []
 
     def receive(sender: Any, event: Any) -> None:
-        told.append(event)
+        emitted.append(event)
 
     with (
         caplog.at_level(logging.WARNING, logger="memman.counting"),
@@ -351,8 +351,8 @@ def test_misbehaving_counter_is_replaced_for_that_text(
         2, "estimation", "low", "estimate:generic/1",
     )  # fmt: skip
     assert memory.get_stats("s").active_tokens == 3
-    assert {event.counter for event in told} == {"misbehaving"}
-    assert len(told) == 2
+    assert {event.counter for event in emitted} == {"misbehaving"}
+    assert len(emitted) == 2
     assert "misbehaving failed, estimating instead" in caplog.text
 
 

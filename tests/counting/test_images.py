@@ -103,8 +103,8 @@ DRAWN = [
 @pytest.mark.parametrize("messages", [SCREEN, DRAWN], ids=["computer use", "a drawing"])
 def test_an_image_in_what_only_its_provider_reads_is_no_text(messages):
     entries = MemoryManager(model="gpt-4o").add_messages("s", messages)
-    beside = entries[-1].token_count.tokens - image_tokens(model_ref("gpt-4o"), 640, 480)
-    assert 0 < beside < 100
+    around = entries[-1].token_count.tokens - image_tokens(model_ref("gpt-4o"), 640, 480)
+    assert 0 < around < 100
     count = price_request(
         {"input": messages}, model_ref("gpt-4o"), lambda texts: [len(t) for t in texts]
     )

@@ -209,11 +209,11 @@ class Deployments:
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
-        self.asked: list[str] = []
+        self.models: list[str] = []
 
     @hookimpl
     def memman_resolve_model(self, model: str) -> Any:
-        self.asked.append(model)
+        self.models.append(model)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer if model == "my-deployment" else None
@@ -226,7 +226,7 @@ def test_a_plugin_says_what_stands_behind_a_deployment_once(hooked: Any) -> None
     for number in range(5):
         memory.add_user_message("s", f"message {number}")
         memory.build_context("s")
-    assert plugin.asked == ["my-deployment"]
+    assert plugin.models == ["my-deployment"]
     assert memory.get_stats("s").counter.startswith("tiktoken:o200k")
     ref = Models(shared_plugins).ref("my-deployment")
     assert ref == ModelRef("gpt-4.1", "azure", "my-deployment", "gpt-4.1")

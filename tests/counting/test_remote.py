@@ -96,16 +96,16 @@ def ask_sync(meter: RemoteTokenCounter, rendered: Mapping[str, Any]) -> TokenCou
 
 
 def ask_async(meter: RemoteTokenCounter, rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
-    async def asked() -> TokenCount | CountFailure:
+    async def priced() -> TokenCount | CountFailure:
         return await meter.aprice(rendered)
 
-    return asyncio.run(asked())
+    return asyncio.run(priced())
 
 
 @pytest.fixture(params=[ask_sync, ask_async], ids=["sync", "async"])
 def ask(request: pytest.FixtureRequest) -> Ask:
-    asked: Ask = request.param
-    return asked
+    function: Ask = request.param
+    return function
 
 
 @pytest.fixture
@@ -495,12 +495,12 @@ def test_hanging_coroutine_is_cancelled_at_the_deadline() -> None:
 
     meter = metered(Provider(never), timeout=LATE)
 
-    async def asked() -> Any:
+    async def priced() -> Any:
         answer = await meter.aprice(request())
         await asyncio.sleep(0)
         return answer
 
-    fallen, seconds = timed(lambda: asyncio.run(asked()))
+    fallen, seconds = timed(lambda: asyncio.run(priced()))
     assert isinstance(fallen, CountFailure)
     assert fallen.kind == "network"
     assert LATE <= seconds < PATIENCE

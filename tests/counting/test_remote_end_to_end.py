@@ -83,18 +83,18 @@ def run(runtime: Any, model: str, tokens: int = 950, **settings: Any) -> tuple[C
         )
         memory = runtime(counter="chars4", config=config)
 
-        async def said(answer: Any) -> Any:
+        async def awaited(answer: Any) -> Any:
             return await answer if inspect.isawaitable(answer) else answer
 
         with events.count_fell_back.connected_to(hear, sender=memory):
             for number in range(tokens // 50):
                 text = f"{number:>3} ".ljust(4 * 46, "x")
-                await said(memory.add_user_message("s", text))
-            context = await said(memory.build_context("s"))
-            await said(memory.add_user_message("s", "and on"))
-            await said(memory.compress("s"))
-            await said(memory.build_context("s"))
-            await said(memory.close())
+                await awaited(memory.add_user_message("s", text))
+            context = await awaited(memory.build_context("s"))
+            await awaited(memory.add_user_message("s", "and on"))
+            await awaited(memory.compress("s"))
+            await awaited(memory.build_context("s"))
+            await awaited(memory.close())
         return context
 
     return asyncio.run(drive()), heard

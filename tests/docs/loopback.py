@@ -97,10 +97,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         size = int(self.headers.get("content-length") or 0)
-        asked = json.loads(self.rfile.read(size))
-        status, body = self.server.answered(self.path, asked)
+        request_body = json.loads(self.rfile.read(size))
+        status, body = self.server.answered(self.path, request_body)
         payload, kind = json.dumps(body).encode(), "application/json"
-        if status == 200 and (asked.get("stream") or "stream" in self.path):
+        if status == 200 and (request_body.get("stream") or "stream" in self.path):
             payload, kind = _streamed(body)
         self.send_response(status)
         self.send_header("content-type", kind)
@@ -334,9 +334,9 @@ def _chunks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "object": "chat.completion.chunk"
     }
     calls = [{"index": at, **call} for at, call in enumerate(message.get("tool_calls", ()))]
-    said = [{"content": word} for word in _words(message["content"])]
+    chunks = [{"content": word} for word in _words(message["content"])]
     called = [{"tool_calls": [call]} for call in calls]
-    for delta in ({"role": "assistant", "content": ""}, *said, *called):
+    for delta in ({"role": "assistant", "content": ""}, *chunks, *called):
         yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
     yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
     yield {**head, "choices": [], "usage": body["usage"]}

@@ -38,7 +38,7 @@ def links(page: Path) -> list[str]:
     return [target for target in found if not target.startswith("http")]
 
 
-def told(page: Path) -> Path | None:
+def included_page(page: Path) -> Path | None:
     """Return the page that a page of the site includes, None for a page of its own."""
     found = re.fullmatch(
         r"# .+\n\nThis page is \[.+\]\((.+)\)\.\n", page.read_text(encoding="utf-8")

@@ -94,9 +94,9 @@ def test_no_name_is_on_two_pages() -> None:
 @pytest.mark.parametrize("name", [name for kind, name in SHOWN if kind in ("class", "function")])
 def test_public_name_is_documented(name: str) -> None:
     shown = _found(name)
-    said = inspect.getdoc(shown) if isinstance(shown, type) else shown.__doc__
-    assert said
-    assert not said.startswith(f"{shown.__name__}(")  # of a class without its own
+    docstring = inspect.getdoc(shown) if isinstance(shown, type) else shown.__doc__
+    assert docstring
+    assert not docstring.startswith(f"{shown.__name__}(")  # of a class without its own
 
 
 AS_STORE = "memman.protocols.AsyncStore"  # its methods are those of `Store`
@@ -134,8 +134,8 @@ def _below(name: str) -> str:
         targets = assigned.targets if isinstance(assigned, ast.Assign) else [assigned]
         named = [getattr(target, "target", target) for target in targets]
         if any(isinstance(each, ast.Name) and each.id == last for each in named):
-            said = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-            return str(after.value.value) if said else ""
+            documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            return str(after.value.value) if documented else ""
     return ""
 
 

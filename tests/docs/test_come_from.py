@@ -276,10 +276,10 @@ def is_stored_and_paid_once(row: dict[str, str]) -> None:
     assert 500 * len(whole) >= 40_000 - 500
     assert skill.id in {entry.id for entry in active}
     memory.compress(S, target_tokens=15_000)
-    asked = len(scripted.requests)
+    calls = len(scripted.requests)
     contexts = [memory.build_context(S) for _ in range(3)]
     assert len({context.tokens.tokens for context in contexts}) == 1
-    assert len(scripted.requests) == asked == 1
+    assert len(scripted.requests) == calls == 1
 
 
 def summaries_count_and_fold(row: dict[str, str]) -> None:

@@ -46,7 +46,7 @@ def pattern(printed: str) -> re.Pattern[str]:
 
 
 @pytest.fixture
-def beside(tmp_path: Path) -> Path:
+def tutorial_folder(tmp_path: Path) -> Path:
     """A folder next to a clone, with the packages that the page installs."""
     uv = shutil.which("uv")
     if uv is None or BASH is None:
@@ -65,13 +65,13 @@ def beside(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_counter_tutorial_runs(beside: Path) -> None:
+def test_counter_tutorial_runs(tutorial_folder: Path) -> None:
     program, expected = script()
     kept = ("PATH", "HOME", "TMPDIR", "LANG", "UV_CACHE_DIR")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     done = subprocess.run(
         [str(BASH), "-c", program],
-        cwd=beside,
+        cwd=tutorial_folder,
         env={**environment, "UV_OFFLINE": "1", "COLUMNS": "160"},
         capture_output=True,
         text=True,
@@ -81,9 +81,9 @@ def test_counter_tutorial_runs(beside: Path) -> None:
     printed = done.stdout.split(_MARK)[:-1]
     assert len(printed) == len(expected) > 10
     differ = [
-        f"The page shows\n{shown}\nand printed was\n{said}"
-        for said, shown in zip(printed, expected, strict=True)
-        if not pattern(shown).fullmatch(said.strip())
+        f"The page shows\n{shown}\nand printed was\n{line}"
+        for line, shown in zip(printed, expected, strict=True)
+        if not pattern(shown).fullmatch(line.strip())
     ]
     assert not differ, "\n".join(differ)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import memman
-from tests.docs.pages import DOCS, PAGES, ROOT, links, told
+from tests.docs.pages import DOCS, PAGES, ROOT, links, included_page
 
 _OTHERS = {"memman.tenant"}  # a setting of PostgreSQL
 
@@ -42,4 +42,4 @@ def test_names_of_the_package_exist(page: Path) -> None:
 def test_index_lists_every_page() -> None:
     index = DOCS / "README.md"
     listed = {(DOCS / target).resolve() for target in links(index) if target.endswith(".md")}
-    assert listed == {told(page) or page for page in DOCS.rglob("*.md")} - {index}
+    assert listed == {included_page(page) or page for page in DOCS.rglob("*.md")} - {index}

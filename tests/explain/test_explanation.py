@@ -164,15 +164,17 @@ def test_compression_status_has_its_numbers() -> None:
     compressions = memory.explain("s").compressions
     log = dict(enumerate(memory.export_session("s").log, 1))
     assert len(compressions) > 1
-    for told in compressions:
-        record = log[told.seq]
-        assert told.compression_id == record.id
-        assert (told.tokens_before, told.tokens_after) == (
+    for explained in compressions:
+        record = log[explained.seq]
+        assert explained.compression_id == record.id
+        assert (explained.tokens_before, explained.tokens_after) == (
             record.tokens_before,
             record.tokens_after,
         )
-        assert "are over max_tokens (1500)" in told.reason
-        assert sum(told.replaced.values()) == sum(len(item.ids) for item in record.replacements)
+        assert "are over max_tokens (1500)" in explained.reason
+        assert sum(explained.replaced.values()) == sum(
+            len(item.ids) for item in record.replacements
+        )
 
 
 # ---------------------------------------------------------------- why, and what next
@@ -181,11 +183,11 @@ def test_compression_status_has_its_numbers() -> None:
 def test_next_names_tokens_that_start_a_compression() -> None:
     memory = manager(max_tokens=4_000, max_entries=50, auto_compress=True)
     fill(memory, 3)
-    told = memory.explain("s")
-    assert told.reason == "within the limits"
-    left = 4_000 - told.trigger.tokens - told.trigger.overhead_tokens
-    assert f"more than {left:,} tokens or 47 entries" in told.next
-    assert "down to 2,000 tokens and 25 entries" in told.next
+    explanation = memory.explain("s")
+    assert explanation.reason == "within the limits"
+    left = 4_000 - explanation.trigger.tokens - explanation.trigger.overhead_tokens
+    assert f"more than {left:,} tokens or 47 entries" in explanation.next
+    assert "down to 2,000 tokens and 25 entries" in explanation.next
 
 
 def test_named_number_of_tokens_starts_a_compression() -> None:
@@ -214,9 +216,9 @@ def test_trigger_has_the_deciding_numbers() -> None:
 def test_overhead_counts_toward_the_limit() -> None:
     memory = manager(max_tokens=1_000, overhead_tokens=300, auto_compress=True, max_entries=None)
     memory.add_user_message("s", "abc " * 600)
-    told = memory.explain("s")
-    left = 1_000 - told.trigger.tokens - 300
-    assert f"more than {left:,} tokens beyond these" in told.next
+    explanation = memory.explain("s")
+    left = 1_000 - explanation.trigger.tokens - 300
+    assert f"more than {left:,} tokens beyond these" in explanation.next
     memory.add_user_message("s", "abc " * (left + 1), compress=False)
     assert memory.explain("s").trigger.over
     assert memory.get_stats("s").active_tokens < 1_000
@@ -231,11 +233,11 @@ def test_next_is_nothing_without_auto_compress() -> None:
 def test_next_has_plan_without_auto_compress() -> None:
     memory = manager(max_tokens=1_000)
     fill(memory)
-    told = memory.explain("s")
+    explanation = memory.explain("s")
     plan = memory.plan_compression("s")
-    assert told.trigger.over
-    assert told.reason == "over the limits, and auto_compress is off"
-    assert f"{plan.tokens_before:,} -> {plan.tokens_after:,} tokens" in told.next
+    assert explanation.trigger.over
+    assert explanation.reason == "over the limits, and auto_compress is off"
+    assert f"{plan.tokens_before:,} -> {plan.tokens_after:,} tokens" in explanation.next
 
 
 def test_next_add_compresses_after_add_without_compress() -> None:
@@ -251,8 +253,8 @@ def test_reason_with_all_entries_pinned() -> None:
     memory = manager(max_tokens=1_000, auto_compress=True)
     for _ in range(12):
         memory.add_user_message("s", "abc " * 100, pinned=True)
-    told = memory.explain("s")
-    assert "nothing can be compressed" in told.reason
+    explanation = memory.explain("s")
+    assert "nothing can be compressed" in explanation.reason
     assert memory.compress("s").compression_id is None
 
 
@@ -262,9 +264,9 @@ def test_next_without_stages_is_a_refused_context() -> None:
     assert memory.explain("s").next == "nothing by itself: the strategy never compresses"
     for _ in range(12):
         memory.add_user_message("s", "abc " * 100)
-    told = memory.explain("s")
-    assert told.reason == "over the limits, and the strategy never compresses"
-    assert told.next == "nothing by itself: build_context raises BudgetExceeded"
+    explanation = memory.explain("s")
+    assert explanation.reason == "over the limits, and the strategy never compresses"
+    assert explanation.next == "nothing by itself: build_context raises BudgetExceeded"
     with pytest.raises(BudgetExceeded):
         memory.build_context("s")
 
@@ -273,9 +275,11 @@ def test_pinned_entries_over_the_limit_refuse_a_context() -> None:
     memory = manager(max_tokens=1_000, on_failure="keep", auto_compress=True)
     rules = memory.add_user_message("s", "rules " * 1_000, pinned=True)
     memory.add_user_message("s", "hello")
-    told = memory.explain("s")
-    assert told.trigger.pinned_tokens == 1_500
-    assert "build_context raises BudgetExceeded, since pinned entries alone exceed" in told.next
+    explanation = memory.explain("s")
+    assert explanation.trigger.pinned_tokens == 1_500
+    assert (
+        "build_context raises BudgetExceeded, since pinned entries alone exceed" in explanation.next
+    )
     with pytest.raises(BudgetExceeded):
         memory.build_context("s")
     memory.update_config("s", max_tokens=1_600)
@@ -297,10 +301,10 @@ def test_pinned_entries_may_leave_no_room_for_a_context() -> None:
 
 
 def test_running_compression_is_the_reason() -> None:
-    told: list[Explanation] = []
+    explanations: list[Explanation] = []
 
     def summarize(prompt: str) -> str:
-        told.append(memory.explain("s"))
+        explanations.append(memory.explain("s"))
         return "short"
 
     memory = MemoryManager(
@@ -310,8 +314,8 @@ def test_running_compression_is_the_reason() -> None:
     )
     fill(memory)
     memory.compress("s", target_tokens=800)
-    assert [explanation.running for explanation in told] == [True]
-    assert told[0].reason == "a compression is under way"
+    assert [explanation.running for explanation in explanations] == [True]
+    assert explanations[0].reason == "a compression is under way"
     assert not memory.explain("s").running
 
 
@@ -378,9 +382,9 @@ def test_next_add_does_what_next_says() -> None:
     )  # fmt: skip
     for _ in range(18):
         memory.add_user_message("s", "abc " * 60)
-    told = memory.explain("s")
-    assert "the summarizer is paused until" in told.reason
-    assert told.next.startswith("nothing until then")
+    explanation = memory.explain("s")
+    assert "the summarizer is paused until" in explanation.reason
+    assert explanation.next.startswith("nothing until then")
     memory.add_user_message("s", "x")
     assert memory.explain("s").compressions == ()
     memory.set_summarize_callback(None)
@@ -398,9 +402,9 @@ def test_failing_stage_is_the_reason_not_an_error() -> None:
     memory.update_config(strategy=(broken,), auto_compress=True)
     assert "the stage broken raised KeyError" in memory.explain("s").reason
     memory.add_user_message("s", "x")
-    told = memory.explain("s")
-    assert "the strategy is paused until" in told.reason
-    assert told.next.startswith("nothing until then")
+    explanation = memory.explain("s")
+    assert "the strategy is paused until" in explanation.reason
+    assert explanation.next.startswith("nothing until then")
 
 
 # ---------------------------------------------------------------- its form
@@ -433,8 +437,8 @@ def test_explanation_is_plain_data_for_json() -> None:
     memory = manager()
     fill(memory)
     memory.compress("s", target_tokens=800)
-    told = memory.explain("s")
-    assert msgspec.json.decode(msgspec.json.encode(told), type=Explanation) == told
+    explanation = memory.explain("s")
+    assert msgspec.json.decode(msgspec.json.encode(explanation), type=Explanation) == explanation
 
 
 def test_explanation_is_frozen() -> None:
@@ -450,7 +454,7 @@ def test_unknown_session_raises_session_not_found() -> None:
 
 
 def test_async_manager_explains_alike() -> None:
-    async def told() -> str:
+    async def explained() -> str:
         memory = AsyncMemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
         for number in range(20):
             await memory.add_user_message("s", f"{number} " + "abc " * 100)
@@ -460,7 +464,7 @@ def test_async_manager_explains_alike() -> None:
     memory = manager()
     fill(memory)
     memory.compress("s", target_tokens=800)
-    assert asyncio.run(told()) == str(memory.explain("s")).split("summarised")[1]
+    assert asyncio.run(explained()) == str(memory.explain("s")).split("summarised")[1]
 
 
 def test_explain_changes_nothing() -> None:

@@ -17,7 +17,7 @@ from tests.explain.conversation import history, manager, orders, talk
 TEXT = st.text(alphabet="ab1 -_/.é", max_size=30)
 
 
-def told(read: LogHistory) -> list[Any]:
+def explained(read: LogHistory) -> list[Any]:
     return [
         (each.values, each.kept, [(item.tokens_before, item.kept) for item in each.replacements])
         for each in survivals(read)
@@ -62,7 +62,7 @@ def test_figures_equal_those_of_compare(script: list[str]) -> None:
     for number, what in enumerate(["talk", "compress", *script, "talk", "compress"]):
         do(memory, what, number)
     read = history(memory)
-    assert told(read) == compared(read)
+    assert explained(read) == compared(read)
     assert len(read.compressions) > 1
 
 

@@ -136,18 +136,18 @@ def test_sent_counts_answers_with_the_entry_in_the_window(
     memory = manager(min_entries_to_compress=2)
     orders(memory)
     seen: Counter[str] = Counter(["head", "ask", "head", "ask", "call", "result"])
-    asked = Counter(seen)
+    calls = Counter(seen)
     for number, (step, size) in enumerate(steps):
         known = [entry.id for entry in memory.get_active_entries("s")]
         if step == "talk":
             memory.add_user_message("s", f"and {number}? " * 9, id=f"u{number}")
-            _count(memory, seen, asked)
+            _count(memory, seen, calls)
             memory.add_assistant_message("s", "well " * 30, id=f"a{number}")
         elif (
             step == "calls"
         ):  # one answer: a text, a call, its result, and another call of its message
             memory.add_user_message("s", "look", id=f"u{number}")
-            _count(memory, seen, asked)
+            _count(memory, seen, calls)
             for made in ("x", "y"):
                 memory.add_tool_call(
                     "s", "f", {}, call_id=made, message_id=f"m{number}", id=f"{made}{number}"
@@ -162,18 +162,18 @@ def test_sent_counts_answers_with_the_entry_in_the_window(
             memory.delete_entries("s", [mine[size % len(mine)]])
         elif step == "clear" and size < 90:
             memory.clear_session("s")
-    told = history(memory)
-    for name, entry in told.entries.items():
-        sent = told.sent(entry)
-        assert (name, sent.sent, sent.requests) == (name, seen[name], asked[name])
+    records = history(memory)
+    for name, entry in records.entries.items():
+        sent = records.sent(entry)
+        assert (name, sent.sent, sent.requests) == (name, seen[name], calls[name])
         assert (sent.last_at is None) == (seen[name] == 0)
         assert sent.requests_since <= sent.requests - sent.sent
 
 
-def _count(memory: MemoryManager, seen: Counter[str], asked: Counter[str]) -> None:
+def _count(memory: MemoryManager, seen: Counter[str], calls: Counter[str]) -> None:
     """Record an answer: the window and the added entries at this moment."""
     seen.update(entry.id for entry in memory.get_active_entries("s"))
-    asked.update([*history(memory).entries])
+    calls.update([*history(memory).entries])
 
 
 def test_summarised_stub_has_both_compressions() -> None:

@@ -356,8 +356,8 @@ def test_response_object_adds_its_message_and_cache_usage() -> None:
     read = {"cache_read_input_tokens": 500, "cache_creation_input_tokens": 30}
     entries = memory.add_messages("s", response(text("let me"), use(), **read))
     assert [entry.type for entry in entries] == ["message", "tool_call"]
-    told = memory.export_session("s").log[-1]
-    assert (told.input_tokens, told.output_tokens, told.cached_tokens) == (540, 4, 500)  # type: ignore[union-attr]
+    record = memory.export_session("s").log[-1]
+    assert (record.input_tokens, record.output_tokens, record.cached_tokens) == (540, 4, 500)  # type: ignore[union-attr]
 
 
 def test_the_loop_of_the_sdk_is_accepted_by_its_types() -> None:

@@ -117,7 +117,7 @@ def claude(*lines: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"sessionId": "s1", "parentUuid": None, **line} for line in lines]
 
 
-def said(uuid: str, parent: str | None, text: str, kind: str = "user", **more: Any) -> Any:
+def turn(uuid: str, parent: str | None, text: str, kind: str = "user", **more: Any) -> Any:
     message = {"role": kind, "content": text}
     return {"type": kind, "uuid": uuid, "parentUuid": parent, "message": message, **more}
 
@@ -125,44 +125,44 @@ def said(uuid: str, parent: str | None, text: str, kind: str = "user", **more: A
 BOUNDARY = {"type": "system", "subtype": "compact_boundary", "uuid": "c"}
 ODD_GRAPHS: dict[str, tuple[list[Any], list[str], list[str]]] = {
     "a first prompt that was written anew": (
-        [said("1", None, "a"), said("2", "1", "b", "assistant"), said("3", None, "c")],
+        [turn("1", None, "a"), turn("2", "1", "b", "assistant"), turn("3", None, "c")],
         ["c"], ["a", "b"],
     ),
     "a branch in a branch": (
-        [said("1", None, "a"), said("2", "1", "b"), said("3", "2", "c"), said("4", "2", "d"),
-         said("5", "1", "e")],
+        [turn("1", None, "a"), turn("2", "1", "b"), turn("3", "2", "c"), turn("4", "2", "d"),
+         turn("5", "1", "e")],
         ["a", "e"], ["b", "c", "d"],
     ),
     "two terminals that write in turns": (
-        [said("1", None, "a"), said("2", "1", "left"), said("3", "1", "right"), said("4", "2", "left 2"),
-         said("5", "3", "right 2")],
+        [turn("1", None, "a"), turn("2", "1", "left"), turn("3", "1", "right"), turn("4", "2", "left 2"),
+         turn("5", "3", "right 2")],
         ["a", "right", "right 2"], ["left", "left 2"],
     ),
     "a compaction that was left behind": (
-        [said("1", None, "a"), said("2", "1", "b"), {**BOUNDARY, "logicalParentUuid": "2"},
-         said("3", "c", "a and b", isCompactSummary=True), said("4", "3", "d"), said("5", "2", "e")],
+        [turn("1", None, "a"), turn("2", "1", "b"), {**BOUNDARY, "logicalParentUuid": "2"},
+         turn("3", "c", "a and b", isCompactSummary=True), turn("4", "3", "d"), turn("5", "2", "e")],
         ["a", "b", "e"], ["a and b", "d"],
     ),
     "a boundary that does not say what came before": (
-        [said("1", None, "a"), BOUNDARY, said("3", "c", "a was said", isCompactSummary=True),
-         said("4", "3", "b")],
+        [turn("1", None, "a"), BOUNDARY, turn("3", "c", "a was said", isCompactSummary=True),
+         turn("4", "3", "b")],
         ["a was said", "b"], [],
     ),
     "a parent that is in another file": (
-        [said("1", None, "a"), said("2", "gone", "b"), said("3", "2", "c")], ["a", "b", "c"], [],
+        [turn("1", None, "a"), turn("2", "gone", "b"), turn("3", "2", "c")], ["a", "b", "c"], [],
     ),
     "a line that was written twice": (
-        [said("1", None, "a"), said("1", None, "a"), said("2", "1", "b")], ["a", "b"], [],
+        [turn("1", None, "a"), turn("1", None, "a"), turn("2", "1", "b")], ["a", "b"], [],
     ),
     "a line that is its own ancestor": (
-        [said("1", "2", "a"), said("2", "1", "b")], ["a", "b"], [],
+        [turn("1", "2", "a"), turn("2", "1", "b")], ["a", "b"], [],
     ),
     "a sub-agent's own file": (
-        [said("1", None, "a task", isSidechain=True), said("2", "1", "done", isSidechain=True)],
+        [turn("1", None, "a task", isSidechain=True), turn("2", "1", "done", isSidechain=True)],
         ["a task", "done"], [],
     ),
     "lines of kinds that are yet to come": (
-        [{"type": "hologram", "shape": 1}, said("1", None, "a"), {"type": "hologram", "uuid": "9"}],
+        [{"type": "hologram", "shape": 1}, turn("1", None, "a"), {"type": "hologram", "uuid": "9"}],
         ["a"], [],
     ),
 }  # fmt: skip
@@ -210,7 +210,7 @@ def test_micro_compactions_keep_the_cleared_results(tmp_path: Path) -> None:
         "uuid": "m",
         "parentUuid": "1",
     }
-    lines = claude(said("1", None, "a"), boundary, said("2", "m", "b", "assistant"))
+    lines = claude(turn("1", None, "a"), boundary, turn("2", "m", "b", "assistant"))
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = CliRunner().invoke(memman, ["import", str(log), "-o", str(to)])
     assert "left out: 1 micro-compaction: the tool results" in done.stderr
@@ -243,7 +243,7 @@ def test_continued_claude_code_session_begins_with_its_summary() -> None:
 
 def test_codex_log_is_read_once_with_its_compaction() -> None:
     memory = loaded("codex.jsonl")
-    assert [said for _, _, said in shapes(memory.get_entries("s"))] == [
+    assert [text for _, _, text in shapes(memory.get_entries("s"))] == [
         "Be brief.", "What is in a.py?", "", '{"command":["cat","a.py"]}', "print(1)", "It prints 1.",
         "And b.py?",
     ]  # fmt: skip
@@ -308,17 +308,17 @@ def test_foreign_items_are_not_recognised(form: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "said"),
+    ("items", "message"),
     [
         ([{"from": "martian", "value": "x"}], "from 'martian'"),
         ([{"mapping": {}, "current_node": "n"}], "current_node 'n'"),
         ([{"role": "user", "parts": [{"type": "text"}]}, {"role": "x"}], "message 1"),
     ],
 )
-def test_unreadable_item_is_named(items: list[Any], said: str) -> None:
+def test_unreadable_item_is_named(items: list[Any], message: str) -> None:
     form = detect_log(items[:1])
     assert form is not None
-    with pytest.raises(FormatError, match=said):
+    with pytest.raises(FormatError, match=message):
         list(form.parse(items))
 
 

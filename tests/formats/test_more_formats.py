@@ -313,10 +313,10 @@ def test_detected_format_reads_the_same_texts(names: list[str], form: str) -> No
     rendering.update(window_of(new_entries))
     messages = list(rendering.messages())
     found = detect_format(messages)
-    said = [(d.type, d.role, d.name, d.content) for d in found.parse(messages)]
+    parsed = [(d.type, d.role, d.name, d.content) for d in found.parse(messages)]
     meant = [(d.type, d.role, d.name, d.content) for d in format_named(form).parse(messages)]
     if found.name != form:
-        assert said == meant
+        assert parsed == meant
 
 
 def test_every_format_has_its_name_in_the_list() -> None:
@@ -416,8 +416,12 @@ def langchain_message(draw: Any) -> Message:
         call_id = draw(IDS)
         use = {"type": "tool_use", "id": call_id, "name": "f", "input": {"x": 1}}
         call = {"name": "f", "args": {"x": 1}, "id": call_id, "type": "tool_call"}
-        said = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": draw(TEXTS)}, use]
-        return {"type": "ai", "data": {"content": said, "tool_calls": [call]}}
+        blocks = [
+            {"type": "thinking", "thinking": "hm"},
+            {"type": "text", "text": draw(TEXTS)},
+            use,
+        ]
+        return {"type": "ai", "data": {"content": blocks, "tool_calls": [call]}}
     role = draw(st.sampled_from(["human", "system", "ai"]))
     return {"type": role, "data": {"content": draw(TEXTS), "id": "x"}}
 
@@ -554,9 +558,9 @@ def test_a_gemini_response_object_adds_its_content_and_its_usage() -> None:
     context = memory.build_context("s", format="gemini")
     assert check(context.messages, "gemini") == []
     accepted_by_the_sdk(context.messages, "gemini")
-    [thought, said, call] = context.messages[1]["parts"]
+    [thought, text, call] = context.messages[1]["parts"]
     assert thought == {"text": "hm", "thought": True}
-    assert said == {"text": "I look."}
+    assert text == {"text": "I look."}
     assert call == {
         "functionCall": {"name": "look", "args": {"a": None, "b_c": [1]}},
         "thoughtSignature": "YWJj",
@@ -676,9 +680,9 @@ def test_langchain_message_object_adds_calls_and_usage() -> None:
     memory.add_messages("s", AIMessage(content="I look.", tool_calls=[call], usage_metadata=usage))
     reported = memory.export_session("s").log[-1]
     assert (reported.input_tokens, reported.cached_tokens) == (12, 4)  # type: ignore[union-attr]
-    asked = memory.build_context("s", format="langchain").messages[1]
-    assert (asked["type"], asked["data"]["tool_calls"]) == ("ai", [call])
-    assert asked["data"]["usage_metadata"] == usage
+    message = memory.build_context("s", format="langchain").messages[1]
+    assert (message["type"], message["data"]["tool_calls"]) == ("ai", [call])
+    assert message["data"]["usage_metadata"] == usage
 
 
 def test_ids_go_with_the_reasoning_that_they_are_tied_to() -> None:
@@ -692,8 +696,8 @@ def test_ids_go_with_the_reasoning_that_they_are_tied_to() -> None:
 
 def test_reasoning_without_its_result_is_left_out() -> None:
     memory = loaded([{"role": "user", "content": "q"}], "openai-responses")
-    _, said, call = memory.add_messages("s", RESPONSE)
-    memory.delete_entries("s", [said.id, call.id])
+    _, text, call = memory.add_messages("s", RESPONSE)
+    memory.delete_entries("s", [text.id, call.id])
     assert memory.build_context("s", format="openai-responses").messages == [
         {"role": "user", "content": "q"}
     ]
@@ -779,8 +783,8 @@ def test_responses_api_output_keeps_its_position() -> None:
         {"type": "function_call_output", "call_id": "a", "output": "one"},
     ]
     memory = loaded(items[:3], "openai-responses")
-    told = memory.build_context("s", format="openai-responses").messages
-    assert [item.get("type") for item in told] == [
+    messages = memory.build_context("s", format="openai-responses").messages
+    assert [item.get("type") for item in messages] == [
         None, "function_call", "function_call_output", None,
     ]  # fmt: skip
     memory.add_messages("s", items[3:], "openai-responses")
@@ -846,6 +850,6 @@ def test_plain_messages_go_to_the_first_format() -> None:
 
 
 def test_format_error_has_the_index_of_the_message() -> None:
-    with pytest.raises(FormatError) as told:
+    with pytest.raises(FormatError) as raised:
         format_named("openai-chat").parse([TALK[1], {"role": "user", "content": 7}])
-    assert told.value.index == 1
+    assert raised.value.index == 1

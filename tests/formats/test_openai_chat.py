@@ -59,11 +59,11 @@ Q = user("q")
 TEXT = {"type": "text", "text": "look"}
 ROUND_TRIPS: dict[str, list[Message]] = {
     "a plain conversation": [{"role": "system", "content": "be brief"}, Q, assistant("x")],
-    "null content beside calls": [Q, assistant(None, call()), tool()],
-    "empty content beside calls": [Q, assistant("", call()), tool()],
-    "no content key beside calls": [Q, {"role": "assistant", "tool_calls": [call()]}, tool()],
-    "text beside calls": [Q, assistant("let me see", call("a"), call("b")), tool("a"), tool("b")],
-    "parts beside calls": [Q, assistant([TEXT], call()), tool()],
+    "null content with calls": [Q, assistant(None, call()), tool()],
+    "empty content with calls": [Q, assistant("", call()), tool()],
+    "no content key with calls": [Q, {"role": "assistant", "tool_calls": [call()]}, tool()],
+    "text with calls": [Q, assistant("let me see", call("a"), call("b")), tool("a"), tool("b")],
+    "parts with calls": [Q, assistant([TEXT], call()), tool()],
     "an empty result": [Q, assistant(None, call()), tool("a", "")],
     "a result of parts": [Q, assistant(None, call()), tool("a", [TEXT])],
     "a name of the user": [user("q", name="bob"), assistant("x", name="al")],
@@ -194,15 +194,15 @@ def test_calls_and_results_without_ids_pair_by_order(ids: tuple[Any, Any]) -> No
         tool(first, "of one"),
         tool(second, "of two"),
     ]
-    _, asked, *answers = sent(messages)
-    told = {answer["tool_call_id"]: answer["content"] for answer in answers}
-    assert [told.get(one["id"]) for one in asked["tool_calls"]] == ["of one", "of two"]
+    _, calling, *answers = sent(messages)
+    results = {answer["tool_call_id"]: answer["content"] for answer in answers}
+    assert [results.get(one["id"]) for one in calling["tool_calls"]] == ["of one", "of two"]
 
 
 def test_repeated_ids_within_a_message_pair_by_order() -> None:
-    _, asked, *answers = sent(BROKEN["ids repeated within a message"])
-    told = {answer["tool_call_id"]: answer["content"] for answer in answers}
-    assert [told[one["id"]] for one in asked["tool_calls"]] == ["1", "2"]
+    _, calling, *answers = sent(BROKEN["ids repeated within a message"])
+    results = {answer["tool_call_id"]: answer["content"] for answer in answers}
+    assert [results[one["id"]] for one in calling["tool_calls"]] == ["1", "2"]
 
 
 def test_a_call_without_result_gets_a_marked_placeholder() -> None:
@@ -212,7 +212,7 @@ def test_a_call_without_result_gets_a_marked_placeholder() -> None:
 
 
 def test_message_becomes_entries_for_text_and_calls() -> None:
-    memory = loaded(ROUND_TRIPS["text beside calls"])
+    memory = loaded(ROUND_TRIPS["text with calls"])
     entries = memory.get_entries("s")
     assert shapes(entries) == [
         ("message", "user", "q"),
@@ -235,7 +235,7 @@ def test_a_text_part_with_another_key_is_still_text() -> None:
 
 
 def test_raw_is_empty_if_rendering_reproduces_the_message() -> None:
-    memory = loaded(ROUND_TRIPS["text beside calls"])
+    memory = loaded(ROUND_TRIPS["text with calls"])
     assert [entry.raw for entry in memory.get_entries("s")] == [None] * 6
 
 
@@ -250,12 +250,12 @@ def test_redacting_a_call_leaves_no_copy_of_it_in_raw() -> None:
 
 
 def test_a_rendered_message_cannot_be_used_to_change_the_session() -> None:
-    memory = loaded(ROUND_TRIPS["text beside calls"])
+    memory = loaded(ROUND_TRIPS["text with calls"])
     context = memory.build_context("s")
     context.messages[1]["tool_calls"].clear()
     context.messages[0]["content"] = "changed"
-    assert context.messages == ROUND_TRIPS["text beside calls"]
-    assert memory.build_context("s").messages == ROUND_TRIPS["text beside calls"]
+    assert context.messages == ROUND_TRIPS["text with calls"]
+    assert memory.build_context("s").messages == ROUND_TRIPS["text with calls"]
 
 
 # ---------------------------------------------------------------- any log
@@ -350,8 +350,8 @@ def test_calls_and_results_survive_anthropic_and_back() -> None:
 
 def test_without_format_openai_messages_are_recognised() -> None:
     memory = MemoryManager()
-    memory.add_messages("s", ROUND_TRIPS["text beside calls"])
-    assert memory.build_context("s").messages == ROUND_TRIPS["text beside calls"]
+    memory.add_messages("s", ROUND_TRIPS["text with calls"])
+    assert memory.build_context("s").messages == ROUND_TRIPS["text with calls"]
 
 
 @pytest.mark.parametrize(
@@ -399,8 +399,8 @@ def test_response_object_adds_its_message_and_usage() -> None:
     entries = memory.add_messages("s", response)
     assert shapes(entries) == [("message", "assistant", "x"), ("tool_call", "assistant", "{}")]
     state = memory.export_session("s")
-    told = state.log[-1]
-    assert (told.input_tokens, told.output_tokens, told.cached_tokens) == (120, 7, 64)  # type: ignore[union-attr]
+    record = state.log[-1]
+    assert (record.input_tokens, record.output_tokens, record.cached_tokens) == (120, 7, 64)  # type: ignore[union-attr]
 
 
 def test_a_response_as_a_dict_does_the_same() -> None:
@@ -451,8 +451,8 @@ def test_foreign_model_image_becomes_a_placeholder() -> None:
     memory.add_messages("s", made, format="gemini")
     messages = memory.build_context("s").messages
     ACCEPTED_BY_THE_SDK.validate_python(messages)
-    [said] = messages[1]["content"]
-    assert said == {"type": "text", "text": "[memman: content that this format cannot carry]"}
+    [part] = messages[1]["content"]
+    assert part == {"type": "text", "text": "[memman: content that this format cannot carry]"}
 
 
 def test_an_image_that_a_compatible_server_gave_goes_back_to_it() -> None:

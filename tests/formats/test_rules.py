@@ -58,11 +58,11 @@ def text(words: Any) -> Message:
     return {"type": "text", "text": words}
 
 
-def asked(*blocks: Any) -> Message:
+def user(*blocks: Any) -> Message:
     return {"role": "user", "content": list(blocks)}
 
 
-def said(*blocks: Any) -> Message:
+def assistant(*blocks: Any) -> Message:
     return {"role": "assistant", "content": list(blocks)}
 
 
@@ -101,76 +101,76 @@ SEEDS: dict[str, list[Seed]] = {
     ],
     "anthropic": [
         Seed("request.empty", -1, [], [USER]),
-        Seed("text.surrogate", 0, [asked(text(f"hi {LONE}"))], [asked(text("hi"))]),
+        Seed("text.surrogate", 0, [user(text(f"hi {LONE}"))], [user(text("hi"))]),
         Seed("system.shape", -1, [USER], [USER], bad_system=" ", good_system=[text("be brief")]),
         Seed("shape.message", 0, [{"role": "system", "content": "be brief"}], [USER]),
-        Seed("shape.block", 0, [asked({"text": "hi"})], [asked(text("hi"))]),
-        Seed("shape.block-role", 0, [asked(use())], [USER, said(use()), asked(result())]),
+        Seed("shape.block", 0, [user({"text": "hi"})], [user(text("hi"))]),
+        Seed("shape.block-role", 0, [user(use())], [USER, assistant(use()), user(result())]),
         Seed("order.first-not-user", 0, [ASSISTANT, USER], [USER, ASSISTANT, USER]),
         Seed("order.alternate", 1, [USER, USER], [USER, ASSISTANT, USER]),
         Seed("order.last-assistant", 1, [USER, ASSISTANT], [USER, ASSISTANT, USER]),
         Seed(
             "pair.missing-result",
             1,
-            [USER, said(use("t1"), use("t2")), asked(result("t1"))],
-            [USER, said(use("t1"), use("t2")), asked(result("t2"), result("t1"))],
+            [USER, assistant(use("t1"), use("t2")), user(result("t1"))],
+            [USER, assistant(use("t1"), use("t2")), user(result("t2"), result("t1"))],
         ),
         Seed(
             "pair.orphan-result",
             2,
-            [USER, ASSISTANT, asked(result())],
-            [USER, said(use()), asked(result())],
+            [USER, ASSISTANT, user(result())],
+            [USER, assistant(use()), user(result())],
         ),
         Seed(
             "pair.result-first",
             2,
-            [USER, said(use()), asked(text("and?"), result())],
-            [USER, said(use()), asked(result(), text("and?"))],
+            [USER, assistant(use()), user(text("and?"), result())],
+            [USER, assistant(use()), user(result(), text("and?"))],
         ),
         Seed(
             "pair.duplicate-result",
             2,
-            [USER, said(use()), asked(result(), result())],
-            [USER, said(use()), asked(result())],
+            [USER, assistant(use()), user(result(), result())],
+            [USER, assistant(use()), user(result())],
         ),
         Seed(
             "id.pattern",
             1,
-            [USER, said(use("a:1")), asked(result("a:1"))],
-            [USER, said(use("a_1")), asked(result("a_1"))],
+            [USER, assistant(use("a:1")), user(result("a:1"))],
+            [USER, assistant(use("a_1")), user(result("a_1"))],
         ),
         Seed(
             "id.duplicate",
             3,
-            [USER, said(use()), asked(result()), said(use()), asked(result())],
-            [USER, said(use()), asked(result()), said(use("t2")), asked(result("t2"))],
+            [USER, assistant(use()), user(result()), assistant(use()), user(result())],
+            [USER, assistant(use()), user(result()), assistant(use("t2")), user(result("t2"))],
         ),
         Seed(
             "args.not-object",
             1,
-            [USER, said(use(arguments="{}")), asked(result())],
-            [USER, said(use(arguments={})), asked(result())],
+            [USER, assistant(use(arguments="{}")), user(result())],
+            [USER, assistant(use(arguments={})), user(result())],
         ),
         Seed(
             "name.pattern",
             1,
-            [USER, said(use(name="a" * 129)), asked(result())],
-            [USER, said(use(name="a" * 128)), asked(result())],
+            [USER, assistant(use(name="a" * 129)), user(result())],
+            [USER, assistant(use(name="a" * 128)), user(result())],
         ),
-        Seed("content.empty", 0, [asked(text("hi"), text(""))], [asked(text("hi"))]),
-        Seed("content.whitespace", 0, [asked(text("hi"), text(" \n"))], [asked(text("hi"))]),
+        Seed("content.empty", 0, [user(text("hi"), text(""))], [user(text("hi"))]),
+        Seed("content.whitespace", 0, [user(text("hi"), text(" \n"))], [user(text("hi"))]),
         Seed(
             "content.trailing-ws",
             1,
-            [USER, said(text("It is "))],
-            [USER, said(text("It is ")), USER],
+            [USER, assistant(text("It is "))],
+            [USER, assistant(text("It is ")), USER],
             also=PREFILL,
         ),
         Seed(
             "result.empty-error",
             2,
-            [USER, said(use()), asked(result(content="", is_error=True))],
-            [USER, said(use()), asked(result(content="timed out", is_error=True))],
+            [USER, assistant(use()), user(result(content="", is_error=True))],
+            [USER, assistant(use()), user(result(content="timed out", is_error=True))],
         ),
     ],
 }
@@ -392,8 +392,8 @@ OPENAI_TAKES: dict[str, list[Message]] = {
         {"role": "assistant", "content": "Done."},
         {"role": "user", "content": "Thanks."},
     ],
-    "null content beside calls": [USER, calls(call(), content=None), tool(), ASSISTANT],
-    "no content at all beside calls": [USER, {"role": "assistant", "tool_calls": [call()]}, tool()],
+    "null content with calls": [USER, calls(call(), content=None), tool(), ASSISTANT],
+    "no content at all with calls": [USER, {"role": "assistant", "tool_calls": [call()]}, tool()],
     "ids that start again in every turn": [
         USER,
         calls(call("call_0"), call("call_1")),
@@ -514,43 +514,43 @@ def test_openai_content_is_a_string_or_typed_parts(role: str, content: Any) -> N
 ANTHROPIC_TAKES: dict[str, list[Message]] = {
     "parallel calls answered in another order": [
         USER,
-        said(text("Looking."), use("t1"), use("t2")),
-        asked(result("t2"), result("t1"), text("And?")),
+        assistant(text("Looking."), use("t1"), use("t2")),
+        user(result("t2"), result("t1"), text("And?")),
         ASSISTANT,
         USER,
     ],
     "empty results": [
         USER,
-        said(use("t1"), use("t2"), use("t3")),
-        asked(result("t1", ""), result("t2", []), {"type": "tool_result", "tool_use_id": "t3"}),
+        assistant(use("t1"), use("t2"), use("t3")),
+        user(result("t1", ""), result("t2", []), {"type": "tool_result", "tool_use_id": "t3"}),
     ],
     "results made of blocks": [
         USER,
-        said(use()),
-        asked(result(content=[text("See"), {"type": "image", "source": {}}], is_error=True)),
+        assistant(use()),
+        user(result(content=[text("See"), {"type": "image", "source": {}}], is_error=True)),
     ],
     "thinking": [
         USER,
-        said(
+        assistant(
             {"type": "thinking", "thinking": "", "signature": "c2ln"},
             {"type": "redacted_thinking", "data": "b2Zm"},
             use(),
         ),
-        asked(result()),
+        user(result()),
     ],
     "images, documents and unknown types": [
-        asked({"type": "image"}, {"type": "document"}, {"type": "hologram", "text": 3}, text("?"))
+        user({"type": "image"}, {"type": "document"}, {"type": "hologram", "text": 3}, text("?"))
     ],
     "server tools": [
         USER,
-        said(
+        assistant(
             {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
             {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
             text("Found."),
         ),
         USER,
     ],
-    "text that ends in whitespace before the end": [USER, said(text("So:\n")), USER],
+    "text that ends in whitespace before the end": [USER, assistant(text("So:\n")), USER],
 }
 
 
@@ -589,29 +589,29 @@ def test_anthropic_a_final_string_may_not_end_in_whitespace() -> None:
 
 
 def test_anthropic_results_belong_into_the_very_next_message() -> None:
-    messages = [USER, said(use()), USER, ASSISTANT, asked(result())]
+    messages = [USER, assistant(use()), USER, ASSISTANT, user(result())]
     found = [(hit.rule, hit.index) for hit in check(messages, "anthropic")]
     assert found == [("pair.missing-result", 1), ("pair.orphan-result", 4)]
 
 
 def test_anthropic_calls_at_the_end_of_the_request_need_results() -> None:
-    found = rules_broken([USER, said(use())], "anthropic")
+    found = rules_broken([USER, assistant(use())], "anthropic")
     assert sorted(found) == ["order.last-assistant", "pair.missing-result"]
 
 
 def test_anthropic_ids_differ_within_one_message_too() -> None:
-    messages = [USER, said(use(), use()), asked(result())]
+    messages = [USER, assistant(use(), use()), user(result())]
     assert rules_broken(messages, "anthropic") == ["id.duplicate"]
 
 
 def test_anthropic_result_must_be_in_a_user_message() -> None:
-    messages = [USER, said(result(), text("so")), USER]
+    messages = [USER, assistant(result(), text("so")), USER]
     assert rules_broken(messages, "anthropic") == ["shape.block-role"]
 
 
 @pytest.mark.parametrize("content", [None, "", [], [text("")]])
 def test_anthropic_error_result_must_have_content(content: Any) -> None:
-    messages = [USER, said(use()), asked(result(content=content, is_error=True))]
+    messages = [USER, assistant(use()), user(result(content=content, is_error=True))]
     assert rules_broken(messages, "anthropic") == ["result.empty-error"]
 
 
@@ -622,10 +622,10 @@ def test_anthropic_content_is_a_string_or_typed_blocks(content: Any) -> None:
 
 @pytest.mark.parametrize("content", [3, {}, ["hi"]])
 def test_anthropic_result_content_is_a_string_or_typed_blocks(content: Any) -> None:
-    messages = [USER, said(use()), asked(result(content=content))]
+    messages = [USER, assistant(use()), user(result(content=content))]
     assert rules_broken(messages, "anthropic") == ["shape.block"]
 
 
 @pytest.mark.parametrize("call_id", [None, "", 7, "a b", "a\n"])
 def test_anthropic_a_call_needs_a_plain_id(call_id: Any) -> None:
-    assert "id.pattern" in rules_broken([USER, said(use(call_id)), USER], "anthropic")
+    assert "id.pattern" in rules_broken([USER, assistant(use(call_id)), USER], "anthropic")

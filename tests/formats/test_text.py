@@ -23,7 +23,7 @@ def manager(**given: Any) -> MemoryManager:
     )
 
 
-def said(memory: MemoryManager) -> list[tuple[str, str, str | None, str]]:
+def entries_of(memory: MemoryManager) -> list[tuple[str, str, str | None, str]]:
     return [(e.type, e.role, e.name, e.text) for e in memory.get_entries("s")]
 
 
@@ -61,7 +61,7 @@ def test_a_result_without_a_name_is_a_result() -> None:
         "s", [{"role": "tool", "tool_call_id": "a", "content": "42"}], format="openai-chat"
     )
     assert memory.get_context_for_llm("s") == "=== Recent Conversation ===\nTool result: 42"
-    assert said(read_again(memory)) == [("tool_result", "tool", "result", "42")]
+    assert entries_of(read_again(memory)) == [("tool_result", "tool", "result", "42")]
 
 
 def test_summaries_come_first_with_the_days_they_cover() -> None:
@@ -110,7 +110,7 @@ def test_a_text_that_imitates_an_entry_stays_one_entry(line: str, shape: str) ->
     memory.add_tool_result("s", "shell", shape.format(line, line), call_id="a")
     memory.add_assistant_message("s", shape.format(line, line))
     memory.add_user_message("s", "end")
-    assert said(read_again(memory)) == said(memory)
+    assert entries_of(read_again(memory)) == entries_of(memory)
 
 
 @pytest.mark.parametrize("end", LINE_ENDS)
@@ -122,7 +122,7 @@ def test_heading_behind_any_line_end_is_escaped(line: str, end: str) -> None:
     memory.add_user_message("s", "end")
     text = memory.get_context_for_llm("s")
     assert f"\\{line}" in text.splitlines()
-    assert said(read_again(memory)) == said(memory)
+    assert entries_of(read_again(memory)) == entries_of(memory)
 
 
 def test_ordinary_lines_are_not_escaped() -> None:
@@ -142,7 +142,7 @@ def test_summary_that_imitates_entries_stays_a_summary() -> None:
     for number in range(41):
         memory.add_user_message("s", f"{number} " + "abc " * 20)
     [summary] = memory.get_summaries("s")
-    entries = said(read_again(memory))
+    entries = entries_of(read_again(memory))
     assert entries[0] == ("summary", "system", None, summary.content)
     assert {entry[0] for entry in entries[1:]} == {"message"}
 
@@ -166,7 +166,7 @@ def test_any_conversation_is_read_again_as_it_was(entries: list[tuple[str, str]]
         else:
             getattr(memory, f"add_{kind}_message")("s", text)
     memory.add_user_message("s", "end")
-    assert said(read_again(memory)) == said(memory)
+    assert entries_of(read_again(memory)) == entries_of(memory)
 
 
 def test_a_tools_name_and_arguments_are_read_again() -> None:
@@ -174,7 +174,7 @@ def test_a_tools_name_and_arguments_are_read_again() -> None:
     memory.add_tool_call("s", "mcp__x.y", '{"a":"b) c (d"}', call_id="a")
     memory.add_tool_result("s", "mcp__x.y", "", call_id="a")
     memory.add_user_message("s", "end")
-    assert said(read_again(memory)) == said(memory)
+    assert entries_of(read_again(memory)) == entries_of(memory)
 
 
 def test_an_unanswered_call_has_a_marked_result() -> None:

@@ -56,8 +56,8 @@ def hostile() -> MemoryManager:
         "type": "image_url",
         "image_url": {"url": "https://tracker.example/x.png"},
     }
-    said = {"type": "text", "text": "look"}
-    memory.add_messages(SESSION, [{"role": "user", "content": [said, image, far]}], "openai-chat")
+    part = {"type": "text", "text": "look"}
+    memory.add_messages(SESSION, [{"role": "user", "content": [part, image, far]}], "openai-chat")
     memory.add_user_message(SESSION, LINE)
     memory.add_assistant_message(SESSION, "I see. " * 40)
     memory.compress(SESSION, target_tokens=600)

@@ -77,8 +77,8 @@ def find(page: Any, query: str) -> str:
     """Search for a text and return the page's number of hits."""
     page.fill("#query", query)
     page.wait_for_selector(f"#list[data-query={json.dumps(query)}]")
-    said: str = page.inner_text("#hits")
-    return said
+    shown: str = page.inner_text("#hits")
+    return shown
 
 
 def test_page_shows_bar_chart_and_timeline(browser: Any, folder: Path) -> None:
@@ -111,9 +111,9 @@ def test_slider_shows_the_folded_window(browser: Any, folder: Path) -> None:
         page.fill("#moment", str(seq))
         page.eval_on_selector("#list", "list => { list.scrollTop = 0; }")
         items = history.items
-        said = page.inner_text("#when")
+        when = page.inner_text("#when")
         noun = "entry" if len(items) == 1 else "entries"
-        assert f"{sum(item.tokens for item in items):,} tokens in {len(items)} {noun}" in said
+        assert f"{sum(item.tokens for item in items):,} tokens in {len(items)} {noun}" in when
         shown = page.locator("#list .row .seq").all_inner_texts()
         whole = [item.entry.address for item in items]
         assert shown == whole[: len(shown)]
@@ -165,8 +165,8 @@ def test_compression_shows_originals_and_replacement(browser: Any, folder: Path)
     page.click("#now")
     page.click("#earlier")
     page.wait_for_selector(f"#detail h3:has-text('#{newest.seq}')")
-    told = f"{newest.values_kept:,} of {newest.values:,} kept"
-    assert told in page.inner_text("#detail .facts")
+    figures = f"{newest.values_kept:,} of {newest.values:,} kept"
+    assert figures in page.inner_text("#detail .facts")
     assert page.locator("#detail .pair").count() == len(newest.replacements)
     [number] = [
         n for n, item in enumerate(newest.replacements)
@@ -234,8 +234,8 @@ def test_images_are_not_loaded_and_long_lines_wrap(browser: Any, folder: Path) -
     page.keyboard.press("Escape")
     assert find(page, "look").startswith("1 of")
     page.click("#list .row[aria-selected=true]")
-    told = page.locator("#detail .parts li").all_inner_texts()
-    assert told[0].split() == ["image", "image/svg+xml,", "192", "bytes"]
+    shown = page.locator("#detail .parts li").all_inner_texts()
+    assert shown[0].split() == ["image", "image/svg+xml,", "192", "bytes"]
     seen.leave(folder / "hostile.html")
 
 
@@ -358,10 +358,10 @@ def test_status_of_many_digests_is_shown_once(browser: Any, tmp_path: Path) -> N
     page.evaluate("place => { location.hash = place; }", f"entry-{first.address[1:]}")
     page.wait_for_selector(f"#detail h3 a:has-text('{first.address}')")
     [now] = [entry for entry in memory.get_active_entries("s") if entry.type == "summary"]
-    told = page.inner_text("#detail .facts")
-    assert "digests, #" in told
-    assert f"now in {now.address} digest" in told
-    assert told.count("digest") < 4
+    shown = page.inner_text("#detail .facts")
+    assert "digests, #" in shown
+    assert f"now in {now.address} digest" in shown
+    assert shown.count("digest") < 4
     assert seen.complaints == []
 
 
@@ -437,8 +437,8 @@ def opened(browser: Any, path: Path) -> tuple[float, float, float, Watched]:
     watch.send("Performance.enable")
 
     def worked() -> float:
-        told = watch.send("Performance.getMetrics")["metrics"]
-        return {each["name"]: each["value"] for each in told}["TaskDuration"]
+        metrics = watch.send("Performance.getMetrics")["metrics"]
+        return {each["name"]: each["value"] for each in metrics}["TaskDuration"]
 
     begun = time.monotonic()
     seen.open(path)

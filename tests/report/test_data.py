@@ -90,11 +90,11 @@ def test_kept_values_equal_those_of_compare(report: Report, log: LogHistory) -> 
             continue
         number += 1
         compared = compare(log, step.id)
-        told = [
+        found = [
             {each.value: each.kept or "lost" for each in item.values}
             for item in compared.replacements
         ]
-        assert judged(report, place) == told
+        assert judged(report, place) == found
         assert (step.value_count, step.values_kept) == (compared.values, compared.values_kept)
     assert number == len(log.compressions) > 3
 
@@ -140,8 +140,8 @@ def test_images_and_files_show_only_type_and_size() -> None:
         ),
     )
     [entry] = report_of(memory, "s").entries
-    told = [(part.kind, part.media_type, part.size, part.link) for part in entry.parts]
-    assert told == [
+    found = [(part.kind, part.media_type, part.size, part.link) for part in entry.parts]
+    assert found == [
         ("image", "image/png", 300, None),
         ("image", "image/jpeg", 30, None),
         ("file", None, None, "https://files.example/a.pdf"),

@@ -112,8 +112,8 @@ def test_script_inserts_texts_only_as_text() -> None:
 
 def test_inline_image_is_left_out_but_its_type_and_size(page: Read) -> None:
     [parts] = [entry["parts"] for entry in data(page)["entries"] if entry.get("parts")]
-    told = [(part["kind"], part.get("media_type"), part.get("size")) for part in parts]
-    assert told == [("image", "image/svg+xml", 192), ("image", None, None)]
+    shown = [(part["kind"], part.get("media_type"), part.get("size")) for part in parts]
+    assert shown == [("image", "image/svg+xml", 192), ("image", None, None)]
     assert PICTURE[30:60] not in "".join(page.texts["script"])
 
 
@@ -184,7 +184,7 @@ def secretive() -> MemoryManager:
     return memory
 
 
-def told(memory: MemoryManager, **hidden: Any) -> tuple[str, Any]:
+def document_of(memory: MemoryManager, **hidden: Any) -> tuple[str, Any]:
     """Return a page and its data."""
     page = render(memory, "s", **hidden)
     return page, data(Read(page))
@@ -193,11 +193,11 @@ def told(memory: MemoryManager, **hidden: Any) -> tuple[str, Any]:
 def test_report_without_content_has_no_texts() -> None:
     memory = secretive()
     assert HIDDEN in render(memory, "s")
-    page, found = told(memory, content=False)
+    page, found = document_of(memory, content=False)
     assert HIDDEN not in page
     assert found["content"] == "none"
     assert {entry["name"] for entry in found["entries"] if entry["type"] == "tool_call"} == {"find"}
-    whole = told(memory)[1]
+    whole = document_of(memory)[1]
     for kept in ("tokens", "seq", "at", "type", "role", "id"):
         assert [each[kept] for each in found["entries"]] == [
             each[kept] for each in whole["entries"]
@@ -218,14 +218,14 @@ def test_redacted_report_shows_redacted_entries() -> None:
         name = None if entry.name is None else entry.name.replace(HIDDEN, "[hidden]")
         return msgspec.structs.replace(clean, name=name)
 
-    page, found = told(memory, redact=hide)
+    page, found = document_of(memory, redact=hide)
     shown = json.dumps({**found, "steps": [step for step in found["steps"] if step["kind"] != "configured"],
                         "stats": None})  # fmt: skip
     assert HIDDEN not in shown
     assert "Where is [hidden]3?" in page
     assert found["content"] == "redacted"
     assert [e["tokens"] for e in found["entries"]] == [
-        e["tokens"] for e in told(memory)[1]["entries"]
+        e["tokens"] for e in document_of(memory)[1]["entries"]
     ]
 
 

@@ -72,7 +72,7 @@ def test_view_in_a_file_of_version_zero_is_refused_unrun(tmp_path: Path) -> None
     """No statement that creates the tables runs a foreign view"""
     path = _made(tmp_path, "ALTER TABLE session RENAME TO real", _VIEW, "PRAGMA user_version = 0")
     with pytest.raises(StoreError, match="view session"):
-        open_store(str(path), lambda: pytest.fail("no plugin is asked"))
+        open_store(str(path), lambda: pytest.fail("no plugin may be loaded"))
 
 
 @pytest.mark.parametrize("driver", ["sqlite3", "apsw"])

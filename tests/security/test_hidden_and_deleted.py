@@ -30,10 +30,10 @@ def _redact_of_the_page() -> Any:
 
 def test_documented_redact_leaves_the_secret_nowhere(tmp_path: Path) -> None:
     """The page's `redact` hides a secret in every place of an entry, and in a focus"""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def summarize(prompt: str) -> str:
-        asked.append(prompt)
+        requests.append(prompt)
         return "Goal: fine 123"
 
     path = tmp_path / "chat.db"
@@ -49,8 +49,8 @@ def test_documented_redact_leaves_the_secret_nowhere(tmp_path: Path) -> None:
     for number in range(10):
         memory.add_user_message("s", f"{number} " + "w " * 60)
     memory.compress("s", focus=f"about {_CANARY}", summarize=True)
-    assert asked
-    assert not [prompt for prompt in asked if _CANARY in prompt]
+    assert requests
+    assert not [prompt for prompt in requests if _CANARY in prompt]
     assert _CANARY not in memory.export_session("s").to_json()
     memory.close()
     assert _CANARY.encode() not in path.read_bytes()

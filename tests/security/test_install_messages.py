@@ -31,16 +31,16 @@ def test_no_text_installs_memman_from_an_index() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requirement", "told"),
+    ("requirement", "message"),
     [
         ("memman-core[zstd]", "pip install '.[zstd]'"),
         ("memman-openai", "pip install './plugins/memman-openai'"),
         ("acme-counter", "pip install acme-counter"),
     ],
 )
-def test_parts_of_memman_come_from_a_clone(requirement: str, told: str) -> None:
+def test_parts_of_memman_come_from_a_clone(requirement: str, message: str) -> None:
     """memman's own distributions come from a clone, others from an index"""
-    assert how_to_install(requirement).endswith(told)
+    assert how_to_install(requirement).endswith(message)
 
 
 def test_every_plugin_of_the_clone_is_known() -> None:

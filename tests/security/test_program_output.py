@@ -43,11 +43,11 @@ def test_words_of_a_failed_summarizer_are_not_stored(
     """A record keeps type and exit status; the event has the words"""
     config = MemoryConfig(max_tokens=200, recent_window=0, min_entries_to_compress=1)
     memory = MemoryManager(tmp_path / "chat.db", summarizer=summarizer(), config=config)
-    told: list[Any] = []
-    memory.on("compression_failed", told.append)
+    emitted: list[Any] = []
+    memory.on("compression_failed", emitted.append)
     for number in range(8):
         memory.add_user_message("s", f"{number} " + "w " * 60)
-    assert _CANARY in told[0].reason
+    assert _CANARY in emitted[0].reason
     document = memory.export_session("s").to_json()
     assert kept in document
     assert _CANARY not in document

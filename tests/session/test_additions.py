@@ -32,11 +32,11 @@ MESSAGES = [{"role": "user", "content": "one"}, {"role": "user", "content": "two
 
 def test_entry_of_a_lost_answer_is_added_and_emitted_once() -> None:
     memory = MemoryManager(AnswerLost())
-    with record_events(memory) as told:
+    with record_events(memory) as emitted:
         added = [memory.add_user_message("s", text) for text in ("one", "two")]
     assert memory.get_entries("s") == added
     assert [entry.seq for entry in added] == [2, 3]
-    assert [event.entry for event in told if isinstance(event, events.EntryAdded)] == added
+    assert [event.entry for event in emitted if isinstance(event, events.EntryAdded)] == added
 
 
 def test_batch_of_a_lost_answer_is_added_once() -> None:
@@ -107,7 +107,7 @@ def test_id_of_a_deleted_entry_is_refused(
 def test_async_manager_adds_it_once_too(kind: Any, tmp_path: Path) -> None:
     store = kind(tmp_path / "s.db") if kind is SQLiteStore else kind()
 
-    async def told() -> None:
+    async def emitted() -> None:
         async with AsyncMemoryManager(store, counter="chars4") as memory:
             first = await memory.add_user_message("s", "", id="mine")
             assert await memory.add_user_message("s", "", id="mine") == first
@@ -115,7 +115,7 @@ def test_async_manager_adds_it_once_too(kind: Any, tmp_path: Path) -> None:
             with pytest.raises(IdConflict, match="'mine' was deleted"):
                 await memory.add_user_message("s", "", id="mine")
 
-    asyncio.run(told())
+    asyncio.run(emitted())
 
 
 @pytest.mark.parametrize("store", [MemoryStore, AnswerLost])

@@ -44,17 +44,17 @@ def fill(memory: MemoryManager, entries: int = 20) -> None:
 
 def test_cost_of_a_futile_compression_is_in_event_and_stats() -> None:
     memory = manager(CUT, CUT, GOOD)
-    told: list[events.CompressionFailedNotice] = []
+    emitted: list[events.CompressionFailedNotice] = []
 
     def note(sender: Any, event: events.CompressionFailedNotice) -> None:
-        told.append(event)
+        emitted.append(event)
 
     events.compression_failed.connect(note)
     fill(memory)
     result = memory.compress(S)
     assert result.compression_id is None
     assert (result.cost.calls, result.cost.input_tokens, result.cost.model) == (2, 200, "acme-1")
-    assert [event.cost for event in told] == [result.cost]
+    assert [event.cost for event in emitted] == [result.cost]
     assert memory.get_stats(S).cost == result.cost
 
 
@@ -121,13 +121,13 @@ def in_parts(*replies: Any, **settings: Any) -> tuple[MemoryManager, ScriptedSum
 def test_finished_parts_are_not_requested_again() -> None:
     memory, summarizer = in_parts("one", "two", "three", RuntimeError("down"), "more")
     assert memory.compress(S).compression_id is None
-    asked = [request.prompt for request in summarizer.requests]
-    assert len(asked) == 4
+    prompts = [request.prompt for request in summarizer.requests]
+    assert len(prompts) == 4
     done = memory.compress(S)
     later = [request.prompt for request in summarizer.requests[4:]]
     assert done.compression_id is not None
-    assert later[0] == asked[3]
-    assert not {*asked[:3]} & {*later}
+    assert later[0] == prompts[3]
+    assert not {*prompts[:3]} & {*later}
     assert any("one" in prompt and "two" in prompt and "three" in prompt for prompt in later)
 
 

@@ -51,12 +51,12 @@ def fill(use: SyncUse, entries: int = 9, size: int = 10, **keywords: Any) -> lis
     ]
 
 
-def failures(told: list[events.Event]) -> list[events.CompressionFailedNotice]:
-    return [event for event in told if isinstance(event, events.CompressionFailedNotice)]
+def failures(emitted: list[events.Event]) -> list[events.CompressionFailedNotice]:
+    return [event for event in emitted if isinstance(event, events.CompressionFailedNotice)]
 
 
-def results(told: list[events.Event]) -> list[events.CompressionResult]:
-    return [event for event in told if isinstance(event, events.CompressionResult)]
+def results(emitted: list[events.Event]) -> list[events.CompressionResult]:
+    return [event for event in emitted if isinstance(event, events.CompressionResult)]
 
 
 def methods(result: events.CompressionResult) -> set[str]:
@@ -86,31 +86,31 @@ def test_summarizer_is_not_called_during_its_pause(make: Make) -> None:
 
 def test_enough_new_content_ends_the_pause(make: Make) -> None:
     use = make(DOWN, "short")
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         fill(use, 11)
         assert use.asked == 1
         fill(use, 8)
     assert use.asked == 2
-    assert [methods(each) for each in results(told)] == [{"digest"}, {"summary"}]
+    assert [methods(each) for each in results(emitted)] == [{"digest"}, {"summary"}]
 
 
 def test_open_breaker_writes_digests_even_of_new_content(make: Make) -> None:
     use = make(DOWN, DOWN, DOWN, "short")
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         fill(use, 100)
         assert use.asked == 3
-        assert {frozenset(methods(each)) for each in results(told)} == {frozenset({"digest"})}
+        assert {frozenset(methods(each)) for each in results(emitted)} == {frozenset({"digest"})}
         later(use, 60)
         fill(use, 10)
     assert use.asked > 3
-    assert methods(results(told)[-1]) == {"summary"}
+    assert methods(results(emitted)[-1]) == {"summary"}
 
 
 def test_reason_of_a_digest_names_the_failure(make: Make) -> None:
     use = make(DOWN)
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         fill(use, 50)
-    why = [each.reason.partition("; the summarizer was ")[2] for each in results(told)]
+    why = [each.reason.partition("; the summarizer was ")[2] for each in results(emitted)]
     assert [one.partition(";")[0] for one in why[:3]] == ["called once and failed: OSError"] * 3
     assert why[-1].startswith("not called: the summarizer is paused until 2026-01-01T00:01:00")
 
@@ -118,28 +118,28 @@ def test_reason_of_a_digest_names_the_failure(make: Make) -> None:
 def test_failure_event_has_failures_in_a_row_and_retry_at(make: Make) -> None:
     use = make(DOWN)
     fill(use, compress=False)
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         for _ in range(3):
             later(use, 60)
             use.do("compress")
             use.do("undo_compression")
-    found = [(each.reason, each.fallback, each.failures) for each in failures(told)]
+    found = [(each.reason, each.fallback, each.failures) for each in failures(emitted)]
     assert found == [("OSError: 429", "digest", number) for number in (1, 2, 3)]
-    waits = [(each.retry_at - use.clock.now).total_seconds() + 180 for each in failures(told)]
+    waits = [(each.retry_at - use.clock.now).total_seconds() + 180 for each in failures(emitted)]
     assert waits == [60 + 15, 120 + 30, 180 + 60]
 
 
 @pytest.mark.parametrize("on_failure", ["keep", "raise"])
 def test_keep_and_raise_change_nothing_during_a_pause(make: Make, on_failure: str) -> None:
     use = make(DOWN, "short", on_failure=on_failure)
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         fill(use, 14)
-    assert (use.asked, results(told), len(failures(told))) == (1, [], 1)
+    assert (use.asked, results(emitted), len(failures(emitted))) == (1, [], 1)
     assert len(use.do("get_active_entries")) == 14
     later(use, 15)
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         fill(use, 1)
-    assert (use.asked, [methods(each) for each in results(told)]) == (2, [{"summary"}])
+    assert (use.asked, [methods(each) for each in results(emitted)]) == (2, [{"summary"}])
 
 
 def test_compress_by_hand_calls_despite_a_failure(make: Make) -> None:
@@ -209,9 +209,9 @@ def test_a_good_answer_ends_the_row(make: Make) -> None:
     use.do("compress")
     use.do("compress")
     use.do("undo_compression")
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         use.do("compress")
-    assert [each.failures for each in failures(told)] == [1]
+    assert [each.failures for each in failures(emitted)] == [1]
 
 
 def test_another_summarizer_is_called_at_once(make: Make) -> None:
@@ -241,10 +241,10 @@ def test_sessions_back_off_each_for_itself(make: Make) -> None:
 def test_every_bad_reply_is_a_failure(make: Make, reply: Any) -> None:
     use = make((lambda request: None) if reply is None else reply)
     fill(use, compress=False)
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         result = use.do("compress")
     assert methods(result) == {"digest"}
-    assert [each.failures for each in failures(told)] == [1]
+    assert [each.failures for each in failures(emitted)] == [1]
 
 
 def test_cancelled_call_is_not_repeated_at_once(make: Make) -> None:
@@ -271,12 +271,12 @@ def test_small_gain_is_emitted_and_pauses_the_summarizer(
     use = make("word " * 24, max_tokens=200, recent_window=0, compression_ratio=1.0)
     use.do("add_user_message", "word " * 150, pinned=True)
     fill(use, 4)
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         result = use.do("compress", target_tokens=100)
         assert result.tokens_saved < 0.1 * result.tokens_before
         assert result.compression_id is not None
         fill(use, 3)
-    [notice] = failures(told)
+    [notice] = failures(emitted)
     assert "less than 10%" in notice.reason
     assert (notice.fallback, notice.failures) == ("the compression stands", 1)
     assert use.asked == 1
@@ -285,12 +285,12 @@ def test_small_gain_is_emitted_and_pauses_the_summarizer(
 def test_gain_counts_entries_if_only_they_are_over(make: Make) -> None:
     use = make("short", max_tokens=2_000, max_entries=10)
     use.do("add_user_message", "word " * 1_500, pinned=True)
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         fill(use, 10)
-    [result] = results(told)
+    [result] = results(emitted)
     assert methods(result) == {"summary"}
     assert result.tokens_saved < 0.1 * result.tokens_before
-    assert failures(told) == []
+    assert failures(emitted) == []
 
 
 @pytest.mark.parametrize("on_failure", ["fallback", "keep"])
@@ -299,11 +299,11 @@ def test_window_soon_over_again_meets_the_target_without_a_call(
 ) -> None:
     use = make("short", recent_window=0, on_failure=on_failure)
     use.do("add_user_message", "word " * 60, pinned=True)
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         fill(use, 5)
         assert use.do("get_stats").active_tokens < 80
         fill(use, 3)
-    _, again = results(told)
+    _, again = results(emitted)
     assert use.asked == 1
     assert again.tokens_after < 85
     assert methods(again) == {"digest"}  # without a failure the digest loses least
@@ -423,9 +423,9 @@ def test_call_not_made_behind_hanging_ones_costs_nothing(api: str, on_failure: s
             for number in range(9):
                 text = f"n{number} " + "word " * 9
                 use.do("add_user_message", text, compress=False, session=session)
-            with record_events(use.memory) as told:
+            with record_events(use.memory) as emitted:
                 result = use.do("compress", session=session)
-            [notice] = failures(told)
+            [notice] = failures(emitted)
             outcomes.append((result.cost.calls, notice.cost.calls, notice.failures))
             assert use.do("get_stats", session=session).cost.calls == result.cost.calls
         assert outcomes == [(1, 1, 1)] * 2 + [(0, 0, 0)] * 4
@@ -517,7 +517,7 @@ def test_background_summary_commits_during_the_turn(
     make: Make,
 ) -> None:
     use, gate = background(make)
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         fill(use, 9)
         use.a_while()
         assert use.asked == 0, "90 of 100 tokens: low water is 50, and four fifths are not passed"
@@ -527,8 +527,8 @@ def test_background_summary_commits_during_the_turn(
         assert tokens <= 100
         use.do("add_user_message", "meanwhile")
         gate.set()
-        use.until(lambda: bool(results(told)))
-    [result] = results(told)
+        use.until(lambda: bool(results(emitted)))
+    [result] = results(emitted)
     assert result.reason.startswith("prepared in the background: 100 tokens are over 90")
     assert [entry.text for entry in use.do("get_active_entries")][-1] == "meanwhile"
     assert [each.content for each in use.do("get_summaries")] == ["the first"]
@@ -559,12 +559,12 @@ def test_add_over_the_trigger_does_not_wait_in_the_background(make: Make) -> Non
 
 def test_entries_added_during_a_preparation_are_compressed_too(make: Make) -> None:
     use, gate = background(make)
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         fill(use, 10)
         use.until(lambda: use.asked == 1)
         fill(use, 10)
         gate.set()
-        use.until(lambda: len(results(told)) == 2)
+        use.until(lambda: len(results(emitted)) == 2)
     assert use.do("get_stats").active_tokens <= 100
 
 
@@ -605,7 +605,7 @@ def test_summary_after_close_changes_nothing(
     monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.02)
     store = MemoryStore()
     use, gate = background(make, store=store, on_failure=on_failure)
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         fill(use, 10)
         use.until(lambda: use.asked == 1)
         use.close()
@@ -614,8 +614,8 @@ def test_summary_after_close_changes_nothing(
         use.a_while()
         use.a_while()
     assert left_in(store).export_session(SESSION) == before
-    assert results(told) == []
-    assert getattr(use.scripted, "cancelled", 1) == 1, "a task is told that nobody waits for it"
+    assert results(emitted) == []
+    assert getattr(use.scripted, "cancelled", 1) == 1, "the abandoned task was not cancelled"
     assert not any(thread.name == "memman-background" for thread in threading.enumerate())
 
 
@@ -749,12 +749,12 @@ def test_closed_manager_still_counts_tokens() -> None:
 
 def test_background_failure_is_emitted_and_adds_continue(make: Make) -> None:
     use = make(DOWN, "short", background=True, on_failure="keep")
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         fill(use, 10)
-        use.until(lambda: bool(failures(told)))
+        use.until(lambda: bool(failures(emitted)))
         later(use, 15)
         fill(use, 5)
-        use.until(lambda: bool(results(told)))
+        use.until(lambda: bool(results(emitted)))
     assert use.asked == 2
 
 

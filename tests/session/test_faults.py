@@ -124,7 +124,7 @@ class Scene:
         return answer
 
 
-def done(scene: Scene, told: list[events.Event], may_add: bool = False) -> bool:
+def done(scene: Scene, emitted: list[events.Event], may_add: bool = False) -> bool:
     """Return whether the compression is done; check that it is whole and emitted."""
     active = scene.use.do("get_active_entries")  # reads the store again if needed
     log = scene.log()
@@ -136,7 +136,7 @@ def done(scene: Scene, told: list[events.Event], may_add: bool = False) -> bool:
     assert Oracle.of(log).window() == [entry.id for entry in active]
     snapshot = scene.store.inner.load(SESSION)
     folded = History.of(log)
-    assert [place for place, _ in snapshot.window] == [slot.place() for slot in folded.items]
+    assert [place for place, _ in snapshot.window] == [item.place() for item in folded.items]
     stats = scene.use.do("get_stats")
     assert stats.active_tokens == sum(entry.token_count.tokens for entry in active)
     assert stats.total_entries == len(scene.use.do("get_entries"))
@@ -146,7 +146,7 @@ def done(scene: Scene, told: list[events.Event], may_add: bool = False) -> bool:
     again.import_session(exported)
     assert [entry.id for entry in again.get_active_entries(SESSION)] == [e.id for e in active]
     scene.use.do("add_user_message", "the next", compress=False)  # which emits the events found
-    results = [event for event in told if isinstance(event, events.CompressionResult)]
+    results = [event for event in emitted if isinstance(event, events.CompressionResult)]
     assert [event.compression_id for event in results] == [each.id for each in compressions]
     return bool(compressions)
 
@@ -165,10 +165,10 @@ def struck(
             scene = Scene(api, exclusive, **settings)
             scene.steps.at, scene.steps.after = at, after
             scene.steps.strike = functools.partial(_strike, scene, strike)
-            with record_events(scene.use.memory) as told:
+            with record_events(scene.use.memory) as emitted:
                 outcome = scene.run(*verb)
                 assert len(scene.steps.names) >= at, "the step was not reached"
-                yield scene, outcome, told, f"{'after' if after else 'before'} {name} ({at})"
+                yield scene, outcome, emitted, f"{'after' if after else 'before'} {name} ({at})"
             scene.use.end()
 
 
@@ -191,8 +191,8 @@ def test_fault_at_any_step_leaves_a_compression_whole_or_undone(
     api: str, strike: str, exclusive: bool
 ) -> None:
     outcomes = set()
-    for scene, outcome, told, where in struck(api, exclusive, strike, ("compress",)):
-        whole = done(scene, told)
+    for scene, outcome, emitted, where in struck(api, exclusive, strike, ("compress",)):
+        whole = done(scene, emitted)
         outcomes.add(whole)
         if isinstance(outcome, events.CompressionResult):
             assert whole is (outcome.compression_id is not None), where
@@ -211,8 +211,8 @@ def test_fault_at_any_step_of_an_add_keeps_acknowledged_entries(
     api: str, strike: str, exclusive: bool
 ) -> None:
     adding = ("add_user_message", "and " * 60)
-    for scene, outcome, told, where in struck(api, exclusive, strike, adding):
-        whole = done(scene, told, may_add=True)
+    for scene, outcome, emitted, where in struck(api, exclusive, strike, adding):
+        whole = done(scene, emitted, may_add=True)
         texts = [entry.text for entry in scene.use.do("get_entries")]
         assert texts.count("and " * 60) <= 1
         if whole or not isinstance(outcome, BaseException):
@@ -226,11 +226,11 @@ def test_fault_at_any_step_of_an_add_keeps_acknowledged_entries(
 def test_background_fault_leaves_a_compression_whole_or_undone(api: str) -> None:
     adding = ("add_user_message", "and " * 60)
     outcomes = set()
-    for scene, outcome, told, _ in struck(api, False, "error", adding, background=True):
-        whole = done(scene, told, may_add=True)
+    for scene, outcome, emitted, _ in struck(api, False, "error", adding, background=True):
+        whole = done(scene, emitted, may_add=True)
         outcomes.add(whole)
-        failed = [event for event in told if isinstance(event, events.CompressionFailedNotice)]
-        assert whole or isinstance(outcome, OSError) or failed, "nobody was told"
+        failed = [event for event in emitted if isinstance(event, events.CompressionFailedNotice)]
+        assert whole or isinstance(outcome, OSError) or failed, "the failure was not emitted"
     assert outcomes == {True, False}
 
 
@@ -262,24 +262,24 @@ def test_any_summarizer_leaves_the_window_whole_or_unchanged(
     for number in range(9):
         use.do("add_user_message", f"n{number} " + "word " * 9, compress=False)
     before = use.do("export_session"), use.do("get_active_entries"), use.do("get_stats")
-    with record_events(use.memory) as told:
+    with record_events(use.memory) as emitted:
         try:
             result = use.do("compress")
         except CompressionFailed as error:
             result = error
     good = how in ("alternates", "is slow")
-    notices = [event for event in told if isinstance(event, events.CompressionFailedNotice)]
+    notices = [event for event in emitted if isinstance(event, events.CompressionFailedNotice)]
     assert len(notices) == (not good)
     if good or on_failure == "fallback":
         assert {item.method for item in result.replacements} == {"summary" if good else "digest"}
-        assert told[-1] == result
+        assert emitted[-1] == result
         assert use.do("get_stats").active_tokens == result.tokens_after <= 50
         assert all(notice.fallback == "digest" for notice in notices)
     else:
         assert isinstance(result, CompressionFailed) is (on_failure == "raise")
         after = use.do("export_session"), use.do("get_active_entries"), use.do("get_stats")
-        asked = msgspec.structs.replace(after[2], cost=before[2].cost)
-        assert (*after[:2], asked) == before
+        expected = msgspec.structs.replace(after[2], cost=before[2].cost)
+        assert (*after[:2], expected) == before
         assert after[2].cost.calls >= 1  # a failed call was paid for, too
         assert [notice.fallback for notice in notices] == ["nothing was changed"]
     use.end()

@@ -74,7 +74,7 @@ def test_feed_of_a_missing_session_creates_nothing(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"session_id": "s", "after": 7}, "has 2 records and never had one behind 7"),
         ({"session_id": "s", "after": -1}, "after must be the seq"),
@@ -95,15 +95,15 @@ def test_feed_of_a_missing_session_creates_nothing(
     ],
 )
 def test_bad_cursor_or_limit_error_has_the_remedy(
-    memory: MemoryManager, given: Any, told: str
+    memory: MemoryManager, given: Any, message: str
 ) -> None:
     memory.add_user_message("s", "one")
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=message):
         memory.feed(**given)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"poll": 1}, "poll must be"),
         ({"poll": (0, 1)}, "poll must be"),
@@ -116,8 +116,10 @@ def test_bad_cursor_or_limit_error_has_the_remedy(
         ({"session_id": "s", "after": "x"}, "after must be the seq"),
     ],
 )
-def test_follow_checks_its_arguments_at_once(memory: MemoryManager, given: Any, told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
+def test_follow_checks_its_arguments_at_once(
+    memory: MemoryManager, given: Any, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
         memory.follow(**given)
 
 
@@ -284,7 +286,7 @@ def test_async_follow_does_not_block_the_loop(path: str) -> None:
                 ticks += 1
 
         async with AsyncMemoryManager(path) as memory:
-            beside = asyncio.ensure_future(tick())
+            ticking = asyncio.ensure_future(tick())
             seen = []
             await memory.add_user_message("s", "m0")
             async for item in memory.follow(poll=(0.05, 0.05), timeout=PATIENCE):
@@ -296,7 +298,7 @@ def test_async_follow_does_not_block_the_loop(path: str) -> None:
                 asyncio.get_running_loop().call_later(
                     0.03, asyncio.ensure_future, memory.add_user_message("s", f"m{len(seen) - 1}")
                 )
-            beside.cancel()
+            ticking.cancel()
             return texts(seen), ticks
 
     seen, ticks = asyncio.run(talk())

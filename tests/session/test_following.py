@@ -37,17 +37,17 @@ class Watched(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.read_records = 0
 
     def load(self, session_id: str) -> Any:
-        self.asked.append("load")
+        self.calls.append("load")
         return super().load(session_id)
 
     def read(
         self, session_id: str, after: int = 0, limit: int = 1_000
     ) -> Sequence[tuple[int, Record]]:
-        self.asked.append("read")
+        self.calls.append("read")
         found = super().read(session_id, after, limit)
         self.read_records += len(found)
         return found
@@ -87,12 +87,12 @@ def test_append_of_another_process_reads_the_tail_alone() -> None:
     for number in range(10):
         here.add_user_message(SESSION, f"first {number}")
     there.add_user_message(SESSION, "loads the window, once")
-    store.asked.clear()
+    store.calls.clear()
     store.read_records = 0
     for number in range(10):
         here.add_user_message(SESSION, f"here {number}")
         there.add_user_message(SESSION, f"there {number}")
-    assert "load" not in store.asked
+    assert "load" not in store.calls
     assert store.read_records <= 40, "at each append what came since the last one, and itself"
     assert seen(here) == seen(there)
 
@@ -104,9 +104,9 @@ def test_a_changed_shape_is_loaded() -> None:
         here.add_user_message(SESSION, f"entry number {number} of ten")
     assert len(there.get_active_entries(SESSION)) == 10
     here.compress(SESSION, target_tokens=10)
-    store.asked.clear()
+    store.calls.clear()
     assert seen(there) == seen(here)
-    assert "load" in store.asked
+    assert "load" in store.calls
 
 
 def test_session_recreated_during_the_tail_read_is_loaded() -> None:
@@ -203,25 +203,25 @@ def test_append_behind_another_writer_emits_its_own_event_alone() -> None:
         return append(session_id, records, **expected)
 
     here.get_active_entries(SESSION)
-    store.asked.clear()
-    with record_events(here, [events.EntryAdded]) as told:
+    store.calls.clear()
+    with record_events(here, [events.EntryAdded]) as emitted:
         store.append = raced  # type: ignore[method-assign]
         entry = here.add_user_message(SESSION, "mine")
-    assert [event.entry.text for event in told] == ["mine"]
+    assert [event.entry.text for event in emitted] == ["mine"]
     assert entry.seq == 5
-    assert "load" not in store.asked
+    assert "load" not in store.calls
     assert seen(here) == seen(there)
 
 
 def test_records_of_others_have_no_event_here() -> None:
     here, there = two_on(MemoryStore())
     here.add_user_message(SESSION, "first")
-    with record_events(there, [events.EntryAdded, events.SessionConfigured]) as told:
+    with record_events(there, [events.EntryAdded, events.SessionConfigured]) as emitted:
         there.add_user_message(SESSION, "told")
         here.add_user_message(SESSION, "not told")
         here.update_config(SESSION, max_tokens=99)
         there.add_user_message(SESSION, "told too")
-    assert [event.entry.text for event in told] == ["told", "told too"]
+    assert [event.entry.text for event in emitted] == ["told", "told too"]
 
 
 def test_own_record_of_a_recreated_session_is_emitted() -> None:
@@ -230,9 +230,9 @@ def test_own_record_of_a_recreated_session_is_emitted() -> None:
         here.add_user_message(SESSION, f"first {number}")
     there.delete_session(SESSION)
     there.add_user_message(SESSION, "anew")
-    with record_events(here, [events.EntryAdded]) as told:
+    with record_events(here, [events.EntryAdded]) as emitted:
         here.add_user_message(SESSION, "mine")
-    assert [(event.entry.text, event.entry.seq) for event in told] == [("mine", 3)]
+    assert [(event.entry.text, event.entry.seq) for event in emitted] == [("mine", 3)]
 
 
 # ---------------------------------------------------------------- interruptions
@@ -349,15 +349,15 @@ def test_an_append_to_a_shared_store_is_one_call() -> None:
     here, there = two_on(store)
     here.add_user_message(SESSION, "first")
     there.get_active_entries(SESSION)
-    asked: list[str] = []
+    calls: list[str] = []
     for name in ("state", "load", "read", "find"):
         real = getattr(store, name)
-        setattr(store, name, lambda *a, _n=name, _r=real, **k: asked.append(_n) or _r(*a, **k))
+        setattr(store, name, lambda *a, _n=name, _r=real, **k: calls.append(_n) or _r(*a, **k))
     for number in range(3):
         here.add_tool_call(SESSION, "ls", {"n": number}, call_id="c")
         here.add_tool_result(SESSION, "ls", "a b", call_id="c")
         here.add_messages(SESSION, [{"role": "user", "content": f"more {number}"}])
-    assert asked == []
+    assert calls == []
     assert seen(there) == seen(here)
 
 

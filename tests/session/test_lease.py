@@ -77,7 +77,7 @@ def test_two_managers_on_one_file_pay_for_one_summary(use: Any, path: str) -> No
 
 
 def test_lease_of_a_cancelled_task_is_released(path: str) -> None:
-    asked, go = threading.Event(), threading.Event()
+    requested, go = threading.Event(), threading.Event()
     config = MemoryConfig(
         auto_compress=False, max_tokens=2_000, recent_window=2, min_entries_to_compress=2
     )
@@ -85,7 +85,7 @@ def test_lease_of_a_cancelled_task_is_released(path: str) -> None:
     class SlowToLend(SQLiteStore):
         def lease(self, session_id: str, holder: str, seconds: float) -> bool:
             if seconds:
-                asked.set()
+                requested.set()
                 go.wait(PATIENCE)
             return super().lease(session_id, holder, seconds)
 
@@ -96,7 +96,7 @@ def test_lease_of_a_cancelled_task_is_released(path: str) -> None:
         for number in range(12):
             await memory.add_user_message(SESSION, f"{number} " + 4 * NOISE)
         task = asyncio.ensure_future(memory.compress(SESSION, target_tokens=300))
-        assert await asyncio.to_thread(asked.wait, PATIENCE)
+        assert await asyncio.to_thread(requested.wait, PATIENCE)
         task.cancel()
         await asyncio.sleep(0.05)
         go.set()

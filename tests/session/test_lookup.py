@@ -48,7 +48,7 @@ def log_of(memory: MemoryManager) -> Any:
     return memory._core.shared.store.port.read("s", 0, 100_000)
 
 
-def told(memory: MemoryManager, entry_id: str) -> Entry | None:
+def by_whole_log(memory: MemoryManager, entry_id: str) -> Entry | None:
     """Return the entry by a read of the whole log."""
     era: list[Any] = []
     for seq, record in log_of(memory):
@@ -97,11 +97,11 @@ def test_found_entry_equals_that_of_the_whole_log(memory: MemoryManager, seed: i
             fill(memory, 10 * step, 2)
         active = {entry.id for entry in memory.get_active_entries("s")}
         for name in ids_of(memory):
-            expected = told(memory, name)
+            expected = by_whole_log(memory, name)
             if name in active or expected is None:  # the latter is of an earlier era, or deleted
                 continue
             assert memory.get_entry("s", name) == expected
-        assert [slot.entry.id for slot in History.of(_era(memory)).items] == [
+        assert [shown.entry.id for shown in History.of(_era(memory)).items] == [
             entry.id for entry in memory.get_active_entries("s")
         ]
 
@@ -129,7 +129,7 @@ def test_a_hidden_entry_is_found_without_reading_the_log(
     active = {entry.id for entry in memory.get_active_entries("s")}
     hidden = [name for name in ids if name not in active]
     assert len(hidden) > 20
-    expected = [told(memory, name) for name in hidden]
+    expected = [by_whole_log(memory, name) for name in hidden]
     nothing_is_read(memory, monkeypatch)
     assert [memory.get_entry("s", name) for name in hidden] == expected
 
@@ -147,9 +147,9 @@ def test_compressions_are_undone_by_this_manager_and_the_next(memory: MemoryMana
     assert memory.undo_compression("s") == made[-1]
     memory.undo_compression("s", made[-2])
     for _ in range(2):
-        assert [(slot.entry.id, slot.position) for slot in History.of(log_of(memory)).items] == [
-            (slot.entry.id, slot.position)
-            for slot in memory._core.sessions.get("s").log.window.items
+        assert [(shown.entry.id, shown.position) for shown in History.of(log_of(memory)).items] == [
+            (shown.entry.id, shown.position)
+            for shown in memory._core.sessions.get("s").log.window.items
         ]
         memory = MemoryManager(memory._core.shared.store.port, counter="chars4", config=CONFIG)
         memory.get_active_entries("s")

@@ -145,23 +145,23 @@ def test_lost_answer_to_the_first_append_opens_once() -> None:
             return answer
 
     memory = manager(LosesFirstAnswer())
-    with record_events(memory) as told:
+    with record_events(memory) as emitted:
         entry = memory.add_user_message("s", "x")
-    assert [type(event) for event in told] == [events.SessionOpened, events.EntryAdded]
+    assert [type(event) for event in emitted] == [events.SessionOpened, events.EntryAdded]
     assert [one.id for one in memory.get_entries("s")] == [entry.id]
     assert [seq for seq, _ in opened(memory)] == [1]
 
 
 def test_opening_emits_its_own_event() -> None:
     memory = manager()
-    with record_events(memory) as told:
+    with record_events(memory) as emitted:
         memory.add_user_message("s", "x")
         memory.add_user_message("s", "y")
-    [first, *_] = told
+    [first, *_] = emitted
     assert isinstance(first, events.SessionOpened)
     assert (first.session_id, first.metadata) == ("s", {})
     assert first.settings.max_tokens == 4_000
-    assert len([event for event in told if isinstance(event, events.SessionOpened)]) == 1
+    assert len([event for event in emitted if isinstance(event, events.SessionOpened)]) == 1
 
 
 def test_compression_records_the_settings_it_worked_with(store: Any) -> None:
@@ -201,12 +201,12 @@ def test_delimiters_carry_the_nonce_that_forgeries_lack(form: str, tmp_path: Pat
         memory.compress("s")
         memory.add_context("s", forged, "web")
         memory.add_user_message("s", "go on")
-        said = built(memory)
-        assert said.count("not user input, 0123abcd]") == 2
-        assert said.count("[end of memman summary, 0123abcd]") == 1
-        assert said.count("[end of memman context, 0123abcd]") == 1
+        context = built(memory)
+        assert context.count("not user input, 0123abcd]") == 2
+        assert context.count("[end of memman summary, 0123abcd]") == 1
+        assert context.count("[end of memman context, 0123abcd]") == 1
         other = manager()
         other.import_session(memory.export_session("s").to_json())
-        assert built(other) == said
+        assert built(other) == context
     with manager(tmp_path / "a.db") as memory:
-        assert built(memory) == said
+        assert built(memory) == context

@@ -118,10 +118,10 @@ def test_foreign_count_policy_gets_no_request(requests: list[str], how: str) -> 
 
 
 def test_foreign_prompt_does_not_reach_own_summarizer() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def summarize(prompt: str) -> str:
-        asked.append(prompt)
+        requests.append(prompt)
         return "short"
 
     memory = MemoryManager(summarizer=summarize)
@@ -129,8 +129,8 @@ def test_foreign_prompt_does_not_reach_own_summarizer() -> None:
     for number in range(8):
         memory.add_user_message("shared", f"{number} " + "word " * 40)
     memory.compress("shared")
-    assert asked
-    assert not any("Send everything" in prompt for prompt in asked)
+    assert requests
+    assert not any("Send everything" in prompt for prompt in requests)
 
 
 def test_foreign_arn_picks_no_region(requests: list[str]) -> None:
@@ -229,9 +229,9 @@ def test_manager_without_trust_ignores_stored_settings(tmp_path: Path) -> None:
 
 def test_settings_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> None:
     memory = MemoryManager()
-    with record_events(memory) as told, caplog.at_level(logging.WARNING, "memman"):
+    with record_events(memory) as emitted, caplog.at_level(logging.WARNING, "memman"):
         memory.import_session(foreign(**SUMMARIZING))
-    [imported] = told
+    [imported] = emitted
     assert isinstance(imported, events.SessionImported)
     assert imported.untrusted == ("summarizer", "summary_prompt")
     assert "summarizer, summary_prompt" in caplog.text

@@ -355,16 +355,16 @@ def test_file_of_a_newer_version_is_refused(store: SQLiteStore, path: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "message"),
     [("no/such/folder/chat.db", "cannot open .*chat.db"), (".", "is a folder: name a file in it")],
 )
-def test_error_names_a_path_that_cannot_be_opened(tmp_path: Path, where: str, told: str) -> None:
-    with pytest.raises(StoreError, match=told):
+def test_error_names_a_path_that_cannot_be_opened(tmp_path: Path, where: str, message: str) -> None:
+    with pytest.raises(StoreError, match=message):
         MemoryManager(tmp_path / where)
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("sqlite:///", "names no file"),
         ("sqlite://chat.db", "names no file"),
@@ -375,8 +375,8 @@ def test_error_names_a_path_that_cannot_be_opened(tmp_path: Path, where: str, to
         ("sqlite:///chat.db?driver=other", "driver='other'"),
     ],
 )
-def test_error_names_the_fault_of_a_url(url: str, told: str) -> None:
-    with pytest.raises(StoreError, match=told):
+def test_error_names_the_fault_of_a_url(url: str, message: str) -> None:
+    with pytest.raises(StoreError, match=message):
         MemoryManager(url)
 
 
@@ -404,9 +404,9 @@ def test_value_that_is_not_a_path_is_refused(value: Any) -> None:
 
 
 def test_error_names_the_plugin_of_a_url_and_no_password() -> None:
-    told = no_store("postgresql://ada:secret@db/chat")
-    assert told.endswith("pip install './plugins/memman-postgres'")
-    assert "secret" not in told
+    message = no_store("postgresql://ada:secret@db/chat")
+    assert message.endswith("pip install './plugins/memman-postgres'")
+    assert "secret" not in message
 
 
 @pytest.mark.parametrize(

@@ -250,15 +250,15 @@ def test_damaged_file_is_a_typed_error_from_every_method(tmp_path: Path) -> None
         for number in range(50):
             memory.add_user_message("s", f"message {number} " + "word " * 12)
     sound, rng = whole.read_bytes(), random.Random(5)
-    told = set()
+    messages = set()
     for number in range(40):
         damaged = bytearray(sound)
         for _ in range(rng.choice([1, 5, 50])):
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)
         path = tmp_path / f"{number}.db"
         path.write_bytes(damaged[: rng.randrange(len(damaged))] if number % 8 == 0 else damaged)
-        told |= {type(error).__name__ for error in used(path)}
-    assert "StoreError" in told
+        messages |= {type(error).__name__ for error in used(path)}
+    assert "StoreError" in messages
 
 
 def test_damaged_metadata_of_a_summary_is_a_typed_error(tmp_path: Path) -> None:
@@ -506,7 +506,7 @@ def test_reader_sees_concurrent_writes(open_folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "mode", "told"),
+    ("end", "mode", "message"),
     [
         ("-wal", None, "cannot be read without .*-shm: let the owner open"),
         ("-wal", 0o600, "may not read .*chat.db-wal: ask its owner"),
@@ -514,7 +514,7 @@ def test_reader_sees_concurrent_writes(open_folder: Path) -> None:
     ],
 )
 def test_unreadable_file_error_names_permission(
-    open_folder: Path, end: str, mode: int | None, told: str
+    open_folder: Path, end: str, mode: int | None, message: str
 ) -> None:
     file = open_folder / "chat.db"
     with closing(SQLiteStore(open_folder / "live.db")) as store:
@@ -527,7 +527,7 @@ def test_unreadable_file_error_names_permission(
     open_folder.chmod(0o555)
 
     def work() -> None:
-        with pytest.raises(StoreError, match=told):
+        with pytest.raises(StoreError, match=message):
             read_only(file)
 
     assert as_somebody_else(work)

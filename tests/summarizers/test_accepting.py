@@ -62,9 +62,9 @@ def summary_of(memory: MemoryManager) -> str:
 
 
 def reasons(memory: MemoryManager) -> list[str]:
-    with record_events(kinds=(events.CompressionFailedNotice,)) as told:
+    with record_events(kinds=(events.CompressionFailedNotice,)) as emitted:
         memory.compress("s")
-    return [event.reason for event in told if isinstance(event, events.CompressionFailedNotice)]
+    return [event.reason for event in emitted if isinstance(event, events.CompressionFailedNotice)]
 
 
 # ---------------------------------------------------------------- forms
@@ -159,16 +159,16 @@ def test_a_reply_that_is_none_is_told_with_what_is_wrong(
             return answer
 
     memory = filled(MemoryManager(config=CONFIG, summarizer=Wrong()))
-    [told] = reasons(memory)
-    assert reason in told
+    [reason_given] = reasons(memory)
+    assert reason in reason_given
     assert memory.get_summaries("s"), "the digest took its place"
 
 
 @pytest.mark.parametrize("answer", [None, b"text", 7])
 def test_a_callable_that_returns_no_text_is_told(answer: Any, filled: Fill) -> None:
     memory = filled(MemoryManager(config=CONFIG, summarizer=lambda prompt: answer))
-    [told] = reasons(memory)
-    assert f"must return text, not {type(answer).__name__}" in told
+    [reason] = reasons(memory)
+    assert f"must return text, not {type(answer).__name__}" in reason
 
 
 class Reluctant(str):
@@ -228,17 +228,17 @@ def test_an_empty_variable_names_nobody(empty: str) -> None:
 
 
 def test_digest_asks_nobody_whatever_the_settings_name(found: Plugins, filled: Fill) -> None:
-    asked = ScriptedSummarizer()
-    found.register(Named(lambda name: asked), "acme")
+    summarizer = ScriptedSummarizer()
+    found.register(Named(lambda name: summarizer), "acme")
     named = CONFIG.updated({"summarizer": "acme:big"})
     memory = filled(MemoryManager(config=named, summarizer="digest"))
     memory.update_config("s", summarizer="acme:other")
     assert memory.compress("s").replacements
-    assert asked.requests == []
+    assert summarizer.requests == []
     own = filled(MemoryManager(config=named))
     own.update_config("s", summarizer="digest")
     assert own.compress("s").replacements
-    assert asked.requests == []
+    assert summarizer.requests == []
 
 
 def test_none_gives_the_word_back_to_the_settings(found: Plugins, filled: Fill) -> None:
@@ -361,8 +361,8 @@ def test_a_command_in_a_shared_log_does_not_run(filled: Fill, tmp_path: Any) -> 
     memory = filled(MemoryManager(store, config=CONFIG.updated({"summarizer": name})))
     memory.update_config("s", summarizer=name)
     other = MemoryManager(store, config=CONFIG)
-    [told] = reasons(other)
-    assert "may not name a command" in told
+    [reason] = reasons(other)
+    assert "may not name a command" in reason
     assert other.get_summaries("s"), "the digest took its place"
     assert not (tmp_path / "ran").exists()
 
@@ -384,8 +384,10 @@ def test_unknown_stored_summarizer_name_fails_when_called(
     elsewhere: MemoryStore,
 ) -> None:
     memory = MemoryManager(elsewhere, config=CONFIG)
-    [told] = reasons(memory)
-    assert told.startswith("SummarizerUnavailable: no installed plugin has a summarizer for 'acme")
+    [reason] = reasons(memory)
+    assert reason.startswith(
+        "SummarizerUnavailable: no installed plugin has a summarizer for 'acme"
+    )
     assert memory.get_summaries("s"), "the digest took its place"
 
 

@@ -115,10 +115,10 @@ def test_failing_command_is_reported_and_the_digest_used(
     program: str, reason: str, filled: Fill
 ) -> None:
     memory = filled(MemoryManager(config=CONFIG, summarizer=python(program)))
-    with record_events(kinds=(events.CompressionFailedNotice,)) as told:
+    with record_events(kinds=(events.CompressionFailedNotice,)) as emitted:
         result = memory.compress("s")
     assert "digest" in {item.method for item in result.replacements}
-    [notice] = told
+    [notice] = emitted
     assert reason in notice.reason  # type: ignore[attr-defined]
 
 
@@ -134,8 +134,8 @@ def test_the_prompt_is_on_stdin_and_stdout_is_the_summary(request_: SummaryReque
 def test_words_are_split_as_a_shell_does_and_no_shell_reads_them(request_: SummaryRequest) -> None:
     show = "import sys; print(sys.argv[1:])"
     name = f"cmd:{shlex.quote(PYTHON)} -c {shlex.quote(show)} 'two words' $HOME '|' cat \\; *"
-    said = CommandSummarizer.named(name).summarize(request_).text
-    assert said.strip() == str(["two words", "$HOME", "|", "cat", ";", "*"])
+    reply = CommandSummarizer.named(name).summarize(request_).text
+    assert reply.strip() == str(["two words", "$HOME", "|", "cat", ";", "*"])
 
 
 @pytest.mark.parametrize("name", ["cmd:", "cmd:   ", "cmd:''", "cmd:'' x"])
@@ -313,7 +313,7 @@ def test_the_manager_goes_on_at_its_time_out(filled: Fill) -> None:
     config = CONFIG.updated({"summarize_timeout": 0.3})
     memory = filled(MemoryManager(config=config, summarizer="cmd:sleep 60"))
     began = time.monotonic()
-    with record_events(kinds=(events.CompressionFailedNotice,)) as told:
+    with record_events(kinds=(events.CompressionFailedNotice,)) as emitted:
         memory.compress("s")
     assert time.monotonic() - began < PATIENCE
-    assert [notice for notice in told if "0.3 s" in notice.reason]  # type: ignore[attr-defined]
+    assert [notice for notice in emitted if "0.3 s" in notice.reason]  # type: ignore[attr-defined]

@@ -226,7 +226,7 @@ def test_the_kit_catches_a_listing_that_breaks(law: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "holds"), [("has no vocabulary of it", True), (" ", False)], ids=["told", "empty"]
+    ("reason", "holds"), [("has no vocabulary of it", True), (" ", False)], ids=["reason", "empty"]
 )
 def test_a_model_that_is_not_served_needs_a_reason(reason: str, holds: bool) -> None:
     law = "test_a_model_it_cannot_serve_gets_a_counter_or_a_reason"

@@ -12,7 +12,7 @@ from memman.testing import Survival, survival
 FACTS = ("ORD-8841", "/srv/app/config.toml", "the brown one")
 
 
-def told() -> MemoryManager:
+def conversation() -> MemoryManager:
     memory = MemoryManager(config=MemoryConfig(auto_compress=False, recent_window=2))
     memory.add_user_message("s", "I ordered the brown one, ORD-8841.")
     memory.add_assistant_message("s", "It is set in /srv/app/config.toml here.")
@@ -20,11 +20,11 @@ def told() -> MemoryManager:
 
 
 def test_all_facts_of_an_uncompressed_session_are_kept() -> None:
-    assert survival(told(), "s", FACTS) == Survival(kept=FACTS, lost=())
+    assert survival(conversation(), "s", FACTS) == Survival(kept=FACTS, lost=())
 
 
 def test_a_fact_that_a_compression_took_out_is_lost() -> None:
-    memory = told()
+    memory = conversation()
     for number in range(30):
         memory.add_user_message("s", f"{number} " + "please go on " * 20)
     memory.update_config(strategy="token_buffer")  # this one drops, without a digest
@@ -36,7 +36,7 @@ def test_a_fact_that_a_compression_took_out_is_lost() -> None:
 
 @pytest.mark.parametrize(("fact", "found"), [("8841", True), ("884", False), ("8841.", True)])
 def test_a_part_of_a_longer_number_is_not_the_fact(fact: str, found: bool) -> None:
-    assert survival(told(), "s", [fact]).ratio == found
+    assert survival(conversation(), "s", [fact]).ratio == found
 
 
 def test_fact_in_a_script_without_spaces_is_found() -> None:
@@ -46,7 +46,7 @@ def test_fact_in_a_script_without_spaces_is_found() -> None:
 
 
 def test_without_facts_nothing_is_lost() -> None:
-    assert survival(told(), "s", []).ratio == 1.0
+    assert survival(conversation(), "s", []).ratio == 1.0
 
 
 def test_the_async_manager_is_asked_alike() -> None:

@@ -109,20 +109,20 @@ def test_an_event_that_nobody_sets_ends_the_wait(monkeypatch):
 
 def test_recorded_events_are_those_of_one_manager_in_order():
     watched, other = MemoryManager(), MemoryManager()
-    with record_events(watched) as told:
+    with record_events(watched) as emitted:
         watched.add_user_message("s", "one")
         other.add_user_message("s", "not this")
         watched.clear_session("s")
     watched.add_user_message("s", "too late")
-    assert [type(event) for event in told] == [
+    assert [type(event) for event in emitted] == [
         events.SessionOpened, events.EntryAdded, events.SessionCleared,
     ]  # fmt: skip
 
 
 def test_recorded_events_may_be_of_some_kinds_only(caplog):
     memory = MemoryManager()
-    with caplog.at_level(logging.ERROR), record_events(memory, [events.SessionCleared]) as told:
+    with caplog.at_level(logging.ERROR), record_events(memory, [events.SessionCleared]) as emitted:
         memory.add_user_message("s", "one")
         memory.clear_session("s")
-    assert told == [events.SessionCleared(session_id="s")]
+    assert emitted == [events.SessionCleared(session_id="s")]
     assert not caplog.records

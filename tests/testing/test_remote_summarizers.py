@@ -51,9 +51,9 @@ class Plain:
 
     def once(self, request: SummaryRequest, timeout: float) -> SummaryReply:
         data = json.dumps(self.body(request)).encode()
-        asked = urllib.request.Request(f"{self.url}/v1/sum", data)  # noqa: S310 - the loopback
+        outgoing = urllib.request.Request(f"{self.url}/v1/sum", data)  # noqa: S310 - the loopback
         try:
-            with urllib.request.urlopen(asked, timeout=timeout) as response:  # noqa: S310 - loopback
+            with urllib.request.urlopen(outgoing, timeout=timeout) as response:  # noqa: S310 - loopback
                 answer = json.loads(response.read())
         except urllib.error.HTTPError as error:
             with error:

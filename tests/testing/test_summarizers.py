@@ -113,11 +113,11 @@ def test_the_kit_catches_one_that_is_too_slow():
 
 def test_the_kit_catches_one_that_answers_once_or_one_at_a_time():
     class Once(Heuristic):
-        asked = 0
+        calls = 0
 
         def summarize(self, request: SummaryRequest) -> SummaryReply:
-            self.asked += 1
-            return SummaryReply(text="said" if self.asked == 1 else "")
+            self.calls += 1
+            return SummaryReply(text="said" if self.calls == 1 else "")
 
     broken = laws_broken_by(Once())
     assert "test_it_answers_again_and_again" in broken
