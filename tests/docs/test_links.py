@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import memman
-from tests.docs.pages import DOCS, PAGES, ROOT, links, included_page
+from tests.docs.pages import DOCS, PAGES, ROOT, included_page, links
 
 _OTHERS = {"memman.tenant"}  # a setting of PostgreSQL
 
