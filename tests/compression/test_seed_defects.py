@@ -102,7 +102,7 @@ NeuroLink
   a summary may be of any length
     test_requirements.py::test_r5_summaries_are_counted_capped_and_folded
   what a summarizer is given may be of any length
-    compression/test_asking.py::test_long_run_is_summarized_in_pieces_and_merged
+    compression/test_pieces.py::test_long_run_is_summarized_in_pieces_and_merged
   each call writes the conversation into the log
     test_neurolink_no_conversation_is_written_into_a_log
   one session's compaction holds up another's
