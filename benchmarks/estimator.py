@@ -1,12 +1,12 @@
-"""The estimator beside tiktoken, chars/4 and bytes/4, on the kinds of text of `corpus.py`.
+"""Compare the estimator with tiktoken, chars/4 and bytes/4 on the kinds of text of `corpus.py`.
 
     python -m benchmarks.estimator [--encoding o200k_base] [--json]
     python -m benchmarks.estimator --golden tests/counting/golden_counts.json
 
-Only documents that no weight was fitted to are judged, in samples of 128 to 4,096 characters. `mean`
-and `p95` are of the samples' relative errors, `total` is the error of their sum: negative is under the
-truth. `upper` is the share of samples that have more tokens than `TextEstimator.upper` says. Exit
-codes: 0 goals met, 1 not, 2 when there is no vocabulary or there are fewer than 15 kinds of text.
+Only documents that were not used for fitting are judged, in samples of 128 to 4,096 characters. `mean`
+and `p95` are of the samples' relative errors, `total` is the error of their sum: negative means below the
+truth. `upper` is the share of samples with more tokens than `TextEstimator.upper` returns. Exit
+codes: 0 goals met, 1 a goal missed, 2 without a vocabulary or with fewer than 15 kinds of text.
 
 `--golden` writes the tokens of short texts, our own or generated, for the tests.
 """
@@ -42,7 +42,7 @@ Count = Callable[[str], int]
 
 
 class Errors(msgspec.Struct, frozen=True):
-    """Relative errors of one counter on one kind of text: mean, 95th percentile, of the total."""
+    """Relative errors of one counter on one kind of text: mean, 95th percentile, and of the total."""
 
     mean: float
     p95: float
@@ -73,7 +73,7 @@ class Times(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """All figures of a run."""
+    """All figures of a run, as a table and as goals."""
 
     encoding: str
     kinds: list[Kind]
@@ -152,7 +152,7 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def errors(estimated: Sequence[int], truth: Sequence[int]) -> Errors:
-    """How far estimates are from the truth."""
+    """Return the errors of estimates against the truth."""
     off = sorted(
         abs(one - other) / max(1, other) for one, other in zip(estimated, truth, strict=True)
     )
@@ -204,7 +204,7 @@ def _times(text: str, estimator: TextEstimator, exact: Count) -> list[Times]:
 
 
 def measure(encoding: str) -> Measured:
-    """All figures. Raises `CounterUnavailable` when the vocabulary is not on this machine."""
+    """Measure all figures. Raises `CounterUnavailable` when the vocabulary is not on this machine."""
     encode = vocabulary.encoding(encoding).encode_ordinary
     estimator = estimator_for(model_ref(_MODELS[encoding]))
 
@@ -219,7 +219,7 @@ def measure(encoding: str) -> Measured:
     times = _times(code, estimator, exact)
     kinds = [_kind(name, _sampled(each), estimator, exact) for name, each in judged.items()]
     whole = [document.text for each in judged.values() for document in each]
-    # Most documents are shorter: what an agent reads of this length are several files of one kind.
+    # Most documents are shorter: an agent reads texts of this length as several files of one kind.
     whole += ["\n".join(document.text for document in each) for each in judged.values()]
     long = [text[:200_000] for text in whole if len(text) > _LONG]
     longest = errors(estimator.count_texts(long), [exact(text) for text in long])
@@ -227,7 +227,7 @@ def measure(encoding: str) -> Measured:
 
 
 def golden() -> list[dict[str, object]]:
-    """Short texts with their tokens by both encodings."""
+    """Return short texts with their tokens by both encodings."""
     counts = {name: vocabulary.encoding(name).encode_ordinary for name in _MODELS}
     texts = [(name, path.read_text("utf-8")) for name, path in sorted(OWN_TEXTS.items())]
     texts += [
@@ -242,7 +242,7 @@ def golden() -> list[dict[str, object]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.estimator", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--encoding", choices=sorted(_MODELS), default="o200k_base")
@@ -266,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if len(measured.kinds) < _LEAST_KINDS:
         print(
-            f"only {len(measured.kinds)} kinds of text are here: `uv sync` installs them",
+            f"only {len(measured.kinds)} kinds of text are installed: `uv sync` installs them",
             file=sys.stderr,
         )
         return 2

@@ -1,10 +1,10 @@
-"""Exactness: each backend of memman-tiktoken against `len(encode_ordinary)`, text by text.
+"""Exactness: compare each backend of memman-tiktoken with `len(encode_ordinary)`, text by text.
 
     python -m benchmarks.exactness [--quick] [--data FOLDER]
 
-The texts are all strings of the recorded conversations (contents, names and arguments of calls; the bundled
-demo stands in where there are none) and 20,000 seeded strings made to be hard. They are counted one by one
-and in one batch. Exit codes: 0 no mismatch, 1 one or more, or a backend that could not count.
+The texts are all strings of the recorded conversations (contents, names and arguments of calls; those of
+the bundled demo if there are none), and 20,000 seeded hard strings. They are counted one by one
+and in one batch. Exit codes: 0 no mismatch, 1 a mismatch, or a backend that could not count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FUZZ = 20_000
 QUICK = 2_000
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 _SHOWN = 5
-# What tokenizers trip over: contractions, runs, special tokens as text, joiners, marks, kinds of space.
+# Hard input for tokenizers: contractions, runs, special tokens as text, joiners, marks, kinds of space.
 _PIECES = (
     " ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\u200b", "\u200d", "\ufeff",
     "\ufe0f", "'s", "'LL", "'", "\u2019re", "don't", "a", "Z", "the", " The", "WORD", "camelCase",
@@ -45,7 +45,7 @@ _PIECES = (
 
 
 class Outcome(msgspec.Struct):
-    """One backend in one encoding: how many texts it counted, and those it counted wrong."""
+    """One backend in one encoding: the number of texts, and the wrong counts."""
 
     backend: str
     encoding: str
@@ -55,7 +55,7 @@ class Outcome(msgspec.Struct):
 
 
 def recorded(folder: Path) -> list[str]:
-    """Every string of the recorded conversations, once; those of the demo where there are none."""
+    """Return every string of the recorded conversations once; without recordings, those of the demo."""
     path = folder / "fixture_trajectories.jsonl.gz"
     trajectories = read_trajectories(path) if path.is_file() else [demo_trajectory()]
     found = (text for each in trajectories for text in _strings(each.messages))
@@ -75,7 +75,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def fuzz(number: int, seed: int = SEED) -> Iterator[str]:
-    """Seeded strings: hard pieces in any order, random characters of all planes, and long runs."""
+    """Return seeded strings: hard pieces in any order, random characters of all planes, and long runs."""
     random = Random(seed)
     for _ in range(number):
         kind = random.random()
@@ -96,7 +96,7 @@ def compare(
     encodings: Sequence[str] = ENCODINGS,
     backends: Sequence[str] = BACKENDS,
 ) -> list[Outcome]:
-    """Each backend's counts of `texts` beside the truth."""
+    """Compare each backend's counts of `texts` with the truth."""
     outcomes = []
     for name in encodings:
         encode = encoding(name).encode_ordinary
@@ -122,11 +122,13 @@ def _compared(backend: str, name: str, texts: Sequence[str], truths: Sequence[in
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.exactness", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} seeded strings")
-    parser.add_argument("--data", type=Path, default=_DATA, help="where recorded conversations are")
+    parser.add_argument(
+        "--data", type=Path, default=_DATA, help="folder of the recorded conversations"
+    )
     options = parser.parse_args(arguments)
     real = recorded(options.data)
     made = list(fuzz(QUICK if options.quick else FUZZ))

@@ -1,13 +1,13 @@
-"""Followers that are killed while writers write: each sees every record, in order, none missed.
+"""Kill followers and writers of a store's feed, and check that each follower gets every record in order.
 
     uv run python -m benchmarks.feeds              # SQLite: 6 writers, 2 followers, 30 s
     uv run python -m benchmarks.feeds postgresql://postgres@127.0.0.1/test [--seconds 30]
 
-Every process has a `MemoryManager` of its own. Writers add to sessions that they share, and clear some. A
-follower reads the feed of the whole store and notes each record with its cursor in a file; one of them is
-killed with SIGKILL about twice a second, and the process that takes its place goes on behind the last note.
-Writers are killed too. Afterwards each follower's notes are compared with the logs. Ends with 1 where
-anything is not as it must be.
+Every process has its own `MemoryManager`. Writers add to shared sessions, and clear some. A follower
+reads the feed of the whole store and writes each record with its cursor to a file. About twice a second
+one follower is killed with SIGKILL, and its replacement continues after the last line. Writers
+are killed, too. Afterwards each follower's file is compared with the logs. The exit code is 1 if any
+check fails.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from memman.stores import open_store
 
 SESSIONS = [f"s{number}" for number in range(8)]
 CONFIG = MemoryConfig(auto_compress=False)
-_PATIENCE = 60.0  # seconds until the followers have begun, and until they have what was written
+_PATIENCE = 60.0  # seconds until the followers have begun, and until they have all records
 _POLL = (0.002, 0.05)
-_PAUSE = 0.002  # seconds at most between two records of a writer, so that 2 cores can read them too
+_PAUSE = 0.002  # most seconds between two records of a writer, so that 2 cores can also read them
 _BETWEEN_KILLS = (0.1, 0.9)  # seconds
 
 Place = tuple[str, int]
@@ -44,7 +44,7 @@ Place = tuple[str, int]
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run left. The last four, over all followers, must be 0."""
+    """The results of a run. The last four, over all followers, must be 0."""
 
     records: int
     seconds: float
@@ -56,17 +56,17 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def problems(self) -> int:
-        """How much is not as it must be."""
+        """Count the faults."""
         return self.missed + self.disordered + self.repeated + self.invented
 
 
 def follow_under_kills(
     url: str, seconds: float, *, writers: int = 6, followers: int = 2, seed: int = 1
 ) -> Found:
-    """Lets processes write and follow for a while, kills them at random, and looks at what was seen."""
+    """Let processes write and follow for a while, kill them at random, and check the followers' records."""
     began = time.monotonic()
     open_store(url, shared_plugins).close()
-    MemoryManager(counter="chars4").close()  # looks for plugins, once for all that are forked
+    MemoryManager(counter="chars4").close()  # discovers plugins once, before the forks
     with tempfile.TemporaryDirectory() as folder:
         notes = [Path(folder) / str(number) for number in range(followers)]
         for note in notes:
@@ -78,7 +78,7 @@ def follow_under_kills(
 
 
 def found(logs: set[Place], seen: Sequence[Sequence[Place]], kills: int, seconds: float) -> Found:
-    """Compares what followers saw, in their order, with all that there is."""
+    """Compare the followers' records, in their order, with the logs."""
     return Found(
         records=len(logs),
         seconds=seconds,
@@ -91,7 +91,7 @@ def found(logs: set[Place], seen: Sequence[Sequence[Place]], kills: int, seconds
 
 
 def _disorder(seen: Sequence[Place]) -> int:
-    """How many records did not come right behind the one before them of their session."""
+    """Count the records that did not directly follow the previous one of their session."""
     last: dict[str, int] = {}
     wrong = 0
     for session, seq in seen:
@@ -145,17 +145,17 @@ def _write(url: str, stop: Path, rng: random.Random) -> None:
 
 
 def _follow(url: str, note: Path) -> None:
-    # Not buffered: what was written outlives the process, and a line is written whole or not at all.
-    told = os.open(note, os.O_WRONLY | os.O_APPEND)
+    # Unbuffered, so that the lines outlive the process, and each is written whole or not at all.
+    output = os.open(note, os.O_WRONLY | os.O_APPEND)
     lines = note.read_text().splitlines()
     after = lines[-1].split()[0] if lines else ""
     with MemoryManager(url, counter="chars4", config=CONFIG) as memory:
         for item in memory.follow(after=after, poll=_POLL):
-            os.write(told, f"{item.cursor} {item.session_id} {item.seq}\n".encode())
+            os.write(output, f"{item.cursor} {item.session_id} {item.seq}\n".encode())
 
 
 def _await(met: Callable[[], bool]) -> None:
-    """Until something is so, or for as long as it should take at most: what is missing is found later."""
+    """Wait until a condition is true, at most for `_PATIENCE` seconds; the checks find what is missing."""
     deadline = time.monotonic() + _PATIENCE
     while not met() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -181,16 +181,16 @@ def _logs(url: str) -> set[Place]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="benchmarks.feeds", description=__doc__)
     parser.add_argument(
-        "url", nargs="?", help="of a PostgreSQL database; else a SQLite file is made"
+        "url", nargs="?", help="of a PostgreSQL database (default: a new SQLite file)"
     )
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--writers", type=int, default=6)
     parser.add_argument("--followers", type=int, default=2)
     given = parser.parse_args(arguments)
-    logging.disable(logging.WARNING)  # that several processes write one file is what this is about
+    logging.disable(logging.WARNING)  # each process would warn that others write the same file
     if given.url:
         with schema(given.url, "feeds") as url:
             outcome = _measured(url, given)

@@ -6,18 +6,18 @@
 #     "blinker", "cachetools", "pluggy",
 # ]
 # ///
-"""Fits the weights of `memman/counting/estimator.py` and writes them to `memman/counting/estimator.json`.
+"""Fit the weights of `memman/counting/estimator.py` and write them to `memman/counting/estimator.json`.
 
     PYTHONPATH=. uv run --script benchmarks/fit_estimator.py
 
-The corpus is `benchmarks/corpus.py` with the packages named above; truth are quicktok's o200k, cl100k,
-Llama 3 and Qwen 3, Mistral's Tekken, and for Claude the package ctok, which reconstructs counts and
-is only as right as its authors found. The generic weights are fitted to the geometric mean of the five that
-are not Claude's. One half of the documents is used for fitting, the figures printed are of the other.
+The corpus is `benchmarks/corpus.py` with the packages named above. The truth is quicktok's o200k, cl100k,
+Llama 3 and Qwen 3, Mistral's Tekken, and for Claude the package ctok, a reconstruction of unknown
+accuracy. The generic weights are fitted to the geometric mean of the five without
+Claude's. One half of the documents is used for fitting; the printed figures are of the other.
 
-Weights are found by non-negative least squares on the relative error, each kind of text weighing the
-same. First the few features of ASCII text are chosen, by leaving out what matters least until `_FEATURES`
-are left; then those of each script, which cost no time where the script does not occur.
+Weights are found by non-negative least squares on the relative error, each kind of text with the same
+weight. First the features of ASCII text are chosen: the least useful one is left out until `_FEATURES`
+are left. Then follow those of each script, which cost no time in texts without the script.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ _FEATURES = 26  # of ASCII text; more are more exact and slower
 _SAMPLES = 160  # of a kind, in each half
 _SHORT = 128  # characters; shorter samples weigh less and are not judged
 _SHORT_WEIGHT = 0.4
-_SMOOTH = 4.0  # tokens added to the truth that an error is divided by
-_FLOOR = 0.08  # relative errors below this weigh alike: between least squares and least moduli
-_LEAST = 0.004  # of a kind's tokens must a feature of a script make up
+_SMOOTH = 4.0  # tokens added to the divisor of a relative error
+_FLOOR = (
+    0.08  # relative errors below this have the same weight: between least squares and least moduli
+)
+_LEAST = 0.004  # least share of a kind's tokens for a script's feature
 _SLACK = 2.0  # tokens
 _QUANTILE = 0.965  # of the fitted half, so that 0.95 of the other is reached
 _ALWAYS = ("constant", "letters", "spaces")  # known without another pass over the text
@@ -60,7 +62,7 @@ class Sample(NamedTuple):
 
 
 def corpus() -> list[Sample]:
-    """Equally many samples of each kind in each half."""
+    """Return equally many samples of each kind in each half."""
     found: list[Sample] = []
     keyed = sorted(documents(), key=lambda each: (each.kind, each.held_out))
     for (kind, held_out), group in groupby(keyed, key=lambda each: (each.kind, each.held_out)):
@@ -73,7 +75,7 @@ def corpus() -> list[Sample]:
 
 
 def truths(texts: Sequence[str]) -> dict[str, Matrix]:
-    """The tokens of each text by each vocabulary family."""
+    """Count the tokens of each text by each vocabulary family."""
     quicktok = import_module("quicktok")
     tekken = _tekken()
     counts: dict[str, Callable[[str], int]] = {
@@ -131,7 +133,7 @@ class Features(NamedTuple):
 
 
 def features(texts: Iterable[str]) -> Features:
-    """How often each pattern occurs in each text."""
+    """Count each pattern in each text."""
     plain, scripts = _ascii_patterns(), _script_patterns()
     rows = []
     for text in texts:
@@ -159,7 +161,7 @@ class Fit:
         self.weight = self.share * short / (truth + _SMOOTH) ** 2
 
     def solve(self, columns: list[int], rounds: int) -> Matrix:
-        """Non-negative weights of these columns; outliers weigh less with each round."""
+        """Fit non-negative weights of these columns; outliers weigh less with each round."""
         matrix, weight, found = self.counts[:, columns], self.weight, None
         for _ in range(rounds):
             root = np.sqrt(weight)
@@ -176,12 +178,12 @@ class Fit:
         return float((self.errors(self.counts[:, columns], found) * self.share).sum())
 
     def parts(self, columns: list[int], found: Matrix) -> Matrix:
-        """What each column makes up of each sample's tokens."""
+        """Return the share of each column in each sample's tokens."""
         return found * self.counts[:, columns] / (self.truth + _SMOOTH)[:, None]
 
 
 def chosen_ascii(fit: Fit, columns: list[int]) -> list[int]:
-    """The columns left when what matters least is left out, one by one; the first three always stay."""
+    """Leave out the least useful columns, one by one; the first three always stay. Return the rest."""
     found = fit.solve(columns, 2)
     while len(columns) > _FEATURES + len(_ALWAYS):
         parts = (fit.parts(columns, found) * fit.share[:, None]).sum(0)
@@ -200,7 +202,7 @@ def chosen_ascii(fit: Fit, columns: list[int]) -> list[int]:
 
 
 def chosen_scripts(fit: Fit, plain: list[int], scripts: list[int]) -> tuple[list[int], Matrix]:
-    """The features of ASCII with all of the scripts' that make up something of some kind of text."""
+    """Return the ASCII features and those of scripts that matter for some kind of text."""
     columns = plain + scripts
     while True:
         found = fit.solve(columns, 3)
@@ -215,7 +217,7 @@ def chosen_scripts(fit: Fit, plain: list[int], scripts: list[int]) -> tuple[list
 def fitted(
     fit: Fit, is_ascii: Matrix, lengths: Matrix, table: Features
 ) -> tuple[list[int], Matrix]:
-    """The columns and weights of one vocabulary."""
+    """Fit one vocabulary; return its columns and weights."""
     plain = [at for at, lead in enumerate(table.leads) if lead not in LEADS]
     scripts = [at for at, lead in enumerate(table.leads) if lead in LEADS]
     pure = Fit(fit.counts[is_ascii], fit.truth[is_ascii], fit.kinds[is_ascii], lengths[is_ascii])
@@ -223,7 +225,7 @@ def fitted(
 
 
 def kept(table: Features, columns: list[int], found: Matrix) -> dict[str, Any]:
-    """Weights as the file has them."""
+    """Return the weights in the file's form."""
     rows = [
         (table.leads[column], table.patterns[column], round(float(weight), 3))
         for column, weight in zip(columns, found, strict=True)
@@ -238,14 +240,14 @@ def kept(table: Features, columns: list[int], found: Matrix) -> dict[str, Any]:
 
 
 def main() -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     sampled = corpus()
     texts = [each.text for each in sampled]
     kinds = np.array([each.kind for each in sampled])
     held_out = np.array([each.held_out for each in sampled])
     lengths = np.array([len(each.text) for each in sampled])
     plain = np.array([each.text.isascii() for each in sampled])
-    # ASCII samples of scripts (a table of translations has some) say nothing of how ASCII text is written.
+    # ASCII samples of scripts (a table of translations has some) do not represent ASCII text.
     common = np.array([plain[kinds == each].mean() > 0.5 for each in kinds])
     truth, table, fit_half = truths(texts), features(texts), ~held_out
     families: dict[str, Any] = {}

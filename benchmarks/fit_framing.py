@@ -1,11 +1,11 @@
-"""Fits the framing of the families that have no published formula, and writes `framing.json`.
+"""Fit the framing of the families without a published formula, and write `framing.json`.
 
     python -m benchmarks.fit_framing [--dry-run]
 
-Reads the fitting half of the recorded requests (`usage.py`). For each row of the table the figures that it
-names in `fit` are found: none below zero, the sum of relative errors least (iteratively reweighted
-least squares), every repository weighted by the root of its records so that none decides alone. Where
-`rendering` is named, each rendering of the tools is tried and the best is kept.
+It reads the fitting half of the recorded requests (`usage.py`). For each row of the table it fits the
+figures named in `fit`: none below zero, with the least sum of relative errors (iteratively reweighted
+least squares). Every repository is weighted by the root of its records so that none decides alone. If a row
+names `rendering`, each rendering of the tools is tried and the best is kept.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from memman.counting.framing import Billing, Rendering, Row
 from memman.counting.tool_prices import render_tools
 
 _TABLE: Final = Path(framing.__file__).with_name(framing.TABLE)
-_FEWEST: Final = 12  # records; with fewer a row stays as it is
+_FEWEST: Final = 12  # records; a row with fewer is not changed
 _ROUNDS: Final = 60
-_FLOOR: Final = 0.003  # a relative error below this weighs like this
+_FLOOR: Final = 0.003  # the least relative error that affects a weight
 _FIGURES: Final = (
     "text", "tools", "request", "message", "call", "result", "tool", "preamble", "forced", "named",
     "headed",
@@ -45,13 +45,13 @@ def _tokens(name: str, text: str) -> int:
 
 
 def counted(sample: Sample, text: str) -> int:
-    """A text by the vocabulary of OpenAI's own models, o200k_base for all others."""
+    """Count a text by the vocabulary of OpenAI's own models, o200k_base for all others."""
     known = encoding_of(sample.ref.name)
     return _tokens(known.encoding if known else "o200k_base", text)
 
 
 def features(sample: Sample, rendering: Rendering) -> dict[str, float]:
-    """What each figure is multiplied with for a request."""
+    """Return the factor of each figure for a request."""
     body = sample.body
     tools = counted(sample, render_tools(body.tools, rendering)) if body.tools else 0
     return {
@@ -67,7 +67,7 @@ def features(sample: Sample, rendering: Rendering) -> dict[str, float]:
 
 
 def fitted(row: Row, samples: Sequence[Sample]) -> Row:
-    """The row with its figures found anew."""
+    """Return the row with fitted figures."""
     names = [name for name in _FIGURES if name in row.fit]
     if len(samples) < _FEWEST or not names:
         return row
@@ -124,7 +124,7 @@ def _fit(
 def _least(
     table: list[list[float]], wanted: list[float], reported: list[int], weights: list[float]
 ) -> list[float]:
-    """Non-negative coefficients with the least weighted sum of |error| / reported."""
+    """Find non-negative coefficients with the least weighted sum of |error| / reported."""
     active = list(range(len(table[0])))
     while True:
         found = _reweighted(table, wanted, reported, weights, active)
@@ -168,7 +168,7 @@ def _reweighted(
 
 
 def _solved(matrix: list[list[float]], vector: list[float]) -> list[float]:
-    """Gauss and Jordan, with the largest pivot."""
+    """Solve by Gauss-Jordan elimination with the largest pivot."""
     size = len(vector)
     rows = [[*row, right] for row, right in zip(matrix, vector, strict=True)]
     for i in range(size):
@@ -182,14 +182,14 @@ def _solved(matrix: list[list[float]], vector: list[float]) -> list[float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code: 2 where there is no data."""
+    """Run the command and return its exit code: 2 without data."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fit_framing", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--dry-run", action="store_true", help="print the table, write nothing")
     options = parser.parse_args(arguments)
     paths = [SHARED / name for name in FULL]
     if not all(path.is_file() for path in paths):
-        print(f"{SHARED} is not there: recorded requests are not part of the project")
+        print(f"{SHARED} does not exist: recorded requests are not part of the project")
         return 2
     table = framing.rows()
     divided: defaultdict[str, list[Sample]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""A figure beside the goal it has to meet, and how far noise may carry it."""
+"""Measured figures with their goals and the allowed noise."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ TIME_NOISE = 0.50
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """`measured` is at most `limit`. `noise` is the share above it that a timing may have; a count
-    has none.
+    """`measured` is at most `limit`. `noise` is the share above it that a timing may have, 0 for a count.
 
-    A goal that is not reached yet has `held`: the worst figure that passes meanwhile, so that what
-    was gained is not lost again. It is reported as missed all the same.
+    A goal that is not reached yet has `held`: the worst figure that passes until then, so that progress
+    is not lost again. The goal is still reported as missed.
     """
 
     name: str
@@ -36,12 +35,12 @@ class Goal(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> bool:
-        """Whether the figure is beyond what passes by more than noise."""
+        """Whether the figure exceeds the passing one by more than noise."""
         return self.measured > (self.held or self.limit) * (1 + self.noise)
 
     @property
     def verdict(self) -> str:
-        """In words: met, within noise, or missed and by how much."""
+        """Return the verdict as text: met, within noise, or missed and by how much."""
         if self.met:
             return "met"
         over = f"{self.measured / self.limit - 1:+.0%}" if self.limit else f"+{self.measured:g}"
@@ -52,7 +51,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 def report(goals: Sequence[Goal]) -> str:
-    """The goals as a table."""
+    """Format the goals as a table."""
     rows = [
         (goal.name, goal.measured, goal.limit, goal.unit, f"{goal.noise:.0%}", goal.verdict)
         for goal in goals

@@ -1,8 +1,8 @@
-"""What `import memman` and `memman --version` cost in a fresh process, and what must not be loaded.
+"""The cost of `import memman` and `memman --version` in a fresh process, and the modules they load.
 
     python -m benchmarks.imports [--json]
 
-Exit codes: 0 within the goal or its noise, 1 too slow, or a provider's SDK was loaded.
+Exit codes: 0 within the goal or its noise, 1 too slow, or a provider's SDK is loaded.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from benchmarks.goals import TIME_NOISE, Goal, any_failed, report
 from benchmarks.tables import table
 
 GOAL_SECONDS = 0.06
-# The machine's speed changes by a factor of five: what CI holds is a multiple of what the four
-# dependencies take in the same run (2.0 when it was set).
+# The machine's speed changes by a factor of five, so CI holds a multiple of the time of the four
+# dependencies in the same run (2.0 when it was set).
 _HELD_DEPENDENCIES = 2.4
 GOAL_COMMAND = 0.15  # seconds of the whole process, its start included
-_HELD_COMMAND = 4.5  # times what the four dependencies take (3.5 when it was set)
+_HELD_COMMAND = 4.5  # times the four dependencies (3.5 when it was set)
 UNWANTED = ("openai", "anthropic", "tiktoken", "google.genai", "boto3", "click", "rich")
 _RUNS = 9
 _SHOWN_PARTS = 12
@@ -46,7 +46,7 @@ Environment = Mapping[str, str]
 
 
 class Import(msgspec.Struct, frozen=True):
-    """CPU seconds of importing memman, and its dependencies alone; what was loaded, and the parts."""
+    """CPU seconds of importing memman, and its dependencies alone; the unwanted modules, and the parts."""
 
     seconds: float
     dependencies_seconds: float
@@ -57,7 +57,7 @@ class Import(msgspec.Struct, frozen=True):
 
     @property
     def goals(self) -> list[Goal]:
-        """The time, and nothing unwanted."""
+        """Return the goals: the time, and no unwanted modules."""
         return [
             Goal("import memman", self.seconds, GOAL_SECONDS, TIME_NOISE, "s CPU", self._held),
             Goal(
@@ -89,10 +89,10 @@ class Import(msgspec.Struct, frozen=True):
 
 
 def measure(runs: int = _RUNS) -> Import:
-    """Fresh processes, the bare interpreter and memman in turn.
+    """Measure fresh processes, the bare interpreter and memman in turn.
 
-    The first of each is not counted: it writes the bytecode that an installed package has, into a
-    folder of its own so that neither old bytecode nor a ban on writing it changes the figure.
+    The first of each is not counted: it writes the bytecode that an installed package already has. The
+    bytecode has its own folder, so that neither old bytecode nor a ban on writing it changes the figure.
     """
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
@@ -103,7 +103,7 @@ def measure(runs: int = _RUNS) -> Import:
             ]
             for _ in range(1 + runs)
         ]
-        # The least: a neighbour can only add to what a process takes.
+        # The minimum, because a neighbour can only add to a process's time.
         bare, some, full, command = (min(column) for column in zip(*seconds[1:], strict=True))
         loaded, parts = _unwanted(environment), _slowest(environment)
         return Import(full - bare, some - bare, bare, command, loaded, parts)
@@ -115,10 +115,10 @@ def _unwanted(environment: Environment) -> tuple[str, ...]:
 
 
 def _slowest(environment: Environment) -> tuple[tuple[str, int], ...]:
-    """(module, microseconds of its own), the slowest first, by the interpreter's own clock."""
-    told = _run(("-X", "importtime", "-c", _IMPORT), environment).stderr
-    own = [(name, int(spent)) for spent, name in _IMPORT_TIME.findall(told)]
-    begun = [name for name, _ in own].index("site") + 1  # what comes before is the interpreter's
+    """Return (module, its own microseconds), the slowest first, by the interpreter's own clock."""
+    trace = _run(("-X", "importtime", "-c", _IMPORT), environment).stderr
+    own = [(name, int(spent)) for spent, name in _IMPORT_TIME.findall(trace)]
+    begun = [name for name, _ in own].index("site") + 1  # earlier modules belong to the interpreter
     return tuple(sorted(own[begun:], key=lambda part: -part[1])[:_SHOWN_PARTS])
 
 
@@ -132,7 +132,7 @@ def _run(arguments: Sequence[str], environment: Environment) -> subprocess.Compl
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.imports", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="the figures as JSON")

@@ -1,10 +1,10 @@
-"""Logs that are imported: recognised by their head, in bounded memory, beside parsing and counting.
+"""Imported logs: detection by their head, in bounded memory, compared with parsing and counting.
 
     python -m benchmarks.logs [--quick] [--entries N] [--data FOLDER]
 
-A generated file of JSON lines (a million messages, 500 MB) goes through `memman import` into a database,
-each step in a process of its own. The longest recorded conversation goes through `memman import` in turns
-with parsing its JSON and counting its texts. Exit codes: 0 the goals are met, 1 not.
+A generated file of JSON lines (a million messages, 500 MB) is imported by `memman import` into a database,
+each step in its own process. The import of the longest recorded conversation alternates
+with parsing its JSON and counting its texts. Exit codes: 0 goals met, 1 a goal missed.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _TEXT = (
 _QUICK_TEXT = 60  # characters of it
 GOAL_DETECTION = 0.1  # seconds
 GOAL_MEMORY = 128.0  # MiB more than before, whatever the length
-GOAL_RATIO = 2.0  # times parsing the JSON and counting the tokens
+GOAL_RATIO = 2.0  # times the parsing of the JSON and the counting of the tokens
 _ROUNDS = 7
 _STEPS = ("detect", "import")
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What a step took: seconds, CPU seconds, and MiB of memory that it grew by."""
+    """The cost of a step: seconds, CPU seconds, and growth of memory in MiB."""
 
     seconds: float
     cpu: float
@@ -53,7 +53,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def measure(entries: int, text: str) -> tuple[float, dict[str, Step]]:
-    """The file's MB, and each step of its way in."""
+    """Return the file's MB, and the cost of each step of its import."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.jsonl"
         with path.open("w") as file:
@@ -72,7 +72,7 @@ def _apart(step: str, path: Path) -> Step:
 
 
 def _step(step: str, path: Path) -> Step:
-    """One step in this process."""
+    """Run one step in this process."""
     works: dict[str, Callable[[], object]] = {
         "detect": lambda: read_log(str(path)).format,
         "import": lambda: _command(str(path), "--into", f"{path}.db"),
@@ -84,7 +84,7 @@ def _step(step: str, path: Path) -> Step:
 
 
 def _command(*arguments: str) -> None:
-    """Runs `memman import` in this process. Raises `RuntimeError` where it fails."""
+    """Runs `memman import` in this process. Raises `RuntimeError` if it fails."""
     said = StringIO()
     with redirect_stderr(said):
         try:
@@ -95,9 +95,9 @@ def _command(*arguments: str) -> None:
 
 
 def ratio(data: Path) -> tuple[str, float, float, float]:
-    """(name, MB, CPU seconds of parsing and counting, and of importing) of the longest conversation.
+    """Return (name, MB, CPU seconds of parsing and counting, and of importing) of the longest conversation.
 
-    Both go in turns, in one process; the medians.
+    Both alternate in one process; the figures are medians.
     """
     talks = read_trajectories(data)
     talk = max(talks, key=lambda one: sum(len(str(message)) for message in one.messages))
@@ -134,14 +134,14 @@ def _timed(work: Callable[[], None]) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.logs", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "--quick", action="store_true", help="a short file, the fixture of recordings"
     )
-    parser.add_argument("--entries", type=int, help="so many, in place of those")
-    parser.add_argument("--data", type=Path, default=SHARED, help="where the recordings are")
+    parser.add_argument("--entries", type=int, help="messages of the generated file")
+    parser.add_argument("--data", type=Path, default=SHARED, help="folder of the recordings")
     parser.add_argument("--step", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.step:

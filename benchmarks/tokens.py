@@ -1,4 +1,4 @@
-"""The independent recount: what a rendered request costs, by rules and not by memman's totals.
+"""The independent recount: the tokens of a rendered request, by rules and not by memman's totals.
 
 OpenAI: 3 + for each message 4 + tokens of its content + for each call tokens of its name and
 arguments + 8. It is exact without calls for gpt-4o and gpt-4.1 (on recorded requests).
@@ -24,12 +24,12 @@ _REQUEST, _MESSAGE, _TOOL = 3, 4, 8
 
 
 def o200k() -> Callable[[str], Sequence[int]]:
-    """`text -> tokens` of o200k_base, gpt-4o's vocabulary; special tokens are ordinary text."""
+    """Return the `text -> tokens` function of o200k_base (gpt-4o); special tokens are ordinary text."""
     return encoding("o200k_base").encode_ordinary
 
 
 def o200k_counts() -> tuple[dict[str, Count], list[str]]:
-    """Tokens of o200k_base as each backend counts them, and why the backends that are not here are not.
+    """Return the o200k_base counter of each backend, and why the missing backends are missing.
 
     All count the same (`benchmarks.exactness`); those of `FAST` do it faster, and memman takes the first
     of them that is installed.
@@ -51,7 +51,7 @@ def _alone(count_texts: Callable[[Sequence[str]], list[int]]) -> Count:
 
 
 def chars4(text: str) -> int:
-    """The rule of thumb that four characters make a token: a counter that costs nothing."""
+    """The rule of thumb that four characters make a token: a counter without cost."""
     return (len(text) + 3) // 4
 
 
@@ -63,21 +63,21 @@ class Recount:
         self._known: dict[str, int] = {}
 
     def openai_chat(self, messages: Sequence[Mapping[str, Any]]) -> int:
-        """Tokens of a request in the format of chat completions."""
+        """Count the tokens of a request in the format of chat completions."""
         return _REQUEST + sum(self._openai_message(message) for message in messages)
 
     def anthropic(self, messages: Sequence[Mapping[str, Any]], system: str | None) -> int:
-        """Tokens of a request in Anthropic's format, its system text included."""
+        """Count the tokens of a request in Anthropic's format, its system text included."""
         head = _MESSAGE + self.text(system) if system else 0
         return _REQUEST + head + sum(self._anthropic_message(message) for message in messages)
 
     def more(self, messages: Sequence[Mapping[str, Any]], system: str | None) -> int:
-        """Tokens of a request to Gemini, Bedrock Converse or OpenAI Responses, by Anthropic's rule."""
+        """Count the tokens of a request to Gemini, Converse or OpenAI Responses, by Anthropic's rule."""
         head = _MESSAGE + self.text(system) if system else 0
         return _REQUEST + head + sum(self._item(message) for message in messages)
 
     def langchain(self, messages: Sequence[Mapping[str, Any]]) -> int:
-        """Tokens of LangChain's messages, by the rule of chat completions."""
+        """Count the tokens of LangChain's messages, by the rule of chat completions."""
         tokens = _REQUEST
         for message in messages:
             data = message["data"]
@@ -87,7 +87,7 @@ class Recount:
         return tokens
 
     def text(self, text: str) -> int:
-        """Tokens of one text."""
+        """Count the tokens of one text."""
         tokens = self._known.get(text)
         if tokens is None:
             tokens = self._known[text] = self._count(text)
@@ -101,9 +101,9 @@ class Recount:
         return tokens
 
     def _item(self, item: Mapping[str, Any]) -> int:
-        """A message with its blocks or parts; in the Responses API a call or output stands alone.
+        """Count a message with its blocks or parts; in the Responses API a call or output is an item.
 
-        They cost what they do in chat completions: a call what it adds to its message, an output a message.
+        They cost as much as in chat completions: a call like a part of a message, an output like a message.
         """
         if "role" not in item:
             if "arguments" in item:

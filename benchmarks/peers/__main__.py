@@ -1,4 +1,4 @@
-"""memman beside what people use today: three shapes of use, what a summarizer is asked, durable appends.
+"""Compare memman with other libraries: three shapes of use, calls of the summarizer, durable appends.
 
     python -m benchmarks.peers [--quick]
 
@@ -23,7 +23,7 @@ from benchmarks.workload import items
 Load = Callable[[], Open]
 T = TypeVar("T")
 _DURABLE, _DURABLE_QUICK, _CAP = 5_000, 500, 10.0  # appends, and seconds for each of them
-# (package, what of it, how it is loaded)
+# (package, its part, how it is loaded)
 PEERS: tuple[tuple[str, str, Load], ...] = (
     ("langchain-classic", "summary buffer", langchain.load),
     ("langmem", "summarize_messages", langmem.load),
@@ -32,7 +32,7 @@ PEERS: tuple[tuple[str, str, Load], ...] = (
     ("openai-agents", "SQLite session", openai_agents.load),
     ("openai-agents", "its newest 40 items", openai_agents.load_newest),
 )
-# Those that ask a summarizer, and that one by the verb that takes a question and its answer.
+# Those that call a summarizer; langchain's also by the method that takes a question and its answer.
 ASKING: tuple[tuple[str, str, Load], ...] = (
     ("langchain-classic", "summary buffer, by turns", langchain.load_turns),
     *PEERS[:4],
@@ -40,7 +40,7 @@ ASKING: tuple[tuple[str, str, Load], ...] = (
 
 
 def installed(peers: Sequence[tuple[str, str, Callable[[], T]]]) -> dict[str, T]:
-    """The peers that are here, by a name with their version; the others are named with the reason."""
+    """Return the installed peers by a name with their version; the others are listed with the reason."""
     found: dict[str, T] = {}
     for package, part, load in peers:
         try:
@@ -53,7 +53,7 @@ def installed(peers: Sequence[tuple[str, str, Callable[[], T]]]) -> dict[str, T]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help="small sizes")

@@ -1,4 +1,4 @@
-"""W2: durable appends in turns with memman, the bytes on disk, and what a new process finds."""
+"""W2: durable appends in turns with memman, the bytes on disk, and the items that a new process reads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _CHUNK = 10  # appends in a turn
 
 
 class Kept(Protocol):
-    """One session in one folder; what `append` has taken is there for another one of the same folder, which
-    says with `found` how much that is.
+    """One session in one folder. Another object on the same folder finds the appended items; `found`
+    returns their number.
     """
 
     def append(self, item: Item) -> None: ...
@@ -40,11 +40,11 @@ class Memman:
         self._memory = manager(SQLiteStore(folder / "chat.db"))
 
     def append(self, item: Item) -> None:
-        """One `add_*` verb."""
+        """Adds the item by its `add_*` method."""
         add(self._memory, item)
 
     def found(self) -> int:
-        """The active entries, which are all of them."""
+        """Count the active entries, which are all of them."""
         return len(self._memory.get_active_entries(SESSION))
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ HEADERS = (
 
 
 class _Course(msgspec.Struct):
-    """How one of them went: seconds of each append."""
+    """The result of one session: the seconds of each append."""
 
     name: str
     keep: Keep
@@ -89,7 +89,7 @@ class _Course(msgspec.Struct):
 def measure(
     subjects: Mapping[str, Keep], workload: Sequence[Item], cap: float
 ) -> list[list[object]]:
-    """A row for each: all append in turns, and whoever has used `cap` seconds by then stops there."""
+    """Return a row for each: all append in turns, and each stops after `cap` seconds."""
     with tempfile.TemporaryDirectory() as root:
         courses = []
         for number, (name, keep) in enumerate(subjects.items()):

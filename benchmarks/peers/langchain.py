@@ -12,19 +12,19 @@ from benchmarks.workload import Item
 
 
 def load() -> type[SummaryBuffer]:
-    """The subject; raises `ImportError` where langchain-classic is not installed."""
+    """Return the subject. Raises `ImportError` if langchain-classic is not installed."""
     import_module("langchain_classic.memory")
     return SummaryBuffer
 
 
 def load_turns() -> type[SummaryBufferByTurns]:
-    """The subject that is given turns; raises `ImportError` where langchain-classic is not installed."""
+    """Return the subject that takes turns. Raises `ImportError` if langchain-classic is not installed."""
     import_module("langchain_classic.memory")
     return SummaryBufferByTurns
 
 
 class SummaryBuffer:
-    """Keeps messages up to a limit of tokens and folds what it prunes into a summary."""
+    """Keeps messages up to a limit of tokens and folds the older ones into a summary."""
 
     def __init__(self, instruments: Instruments, budget: int, _session: str = "") -> None:
         self._added = 0
@@ -33,27 +33,27 @@ class SummaryBuffer:
         self._memory = memory(llm=model, max_token_limit=budget, return_messages=True)
 
     def append(self, item: Item) -> None:
-        """Adds a message and prunes, which is what its `save_context` does per exchange."""
+        """Adds a message and prunes, as its `save_context` does for each exchange."""
         self._memory.chat_memory.add_message(message_of(item, f"m{self._added}"))
         self._added += 1
         self._memory.prune()
 
     def context(self) -> Any:
-        """The messages that a chain would send."""
+        """Return the messages that a chain would send."""
         return self._memory.load_memory_variables({})["history"]
 
     def shown(self, context: Any) -> list[Shown]:
-        """What stands in the messages."""
+        """Return the items of the messages."""
         return shown_in(context)
 
 
 class SummaryBufferByTurns(SummaryBuffer):
-    """The same by `save_context`, its documented verb: a question and its answer at a time."""
+    """The same by the documented method `save_context`: a question and its answer at a time."""
 
     _asked: Item | None = None
 
     def append(self, item: Item) -> None:
-        """Holds a question until its answer comes."""
+        """Keeps a question until its answer is added."""
         if self._asked is None:
             self._asked = item
             return
@@ -62,7 +62,7 @@ class SummaryBufferByTurns(SummaryBuffer):
 
 
 def message_of(item: Item, message_id: str) -> Any:
-    """An item as LangChain's message."""
+    """Convert an item to LangChain's message."""
     messages = import_module("langchain_core.messages")
     if item.kind == "tool_call":
         call = {"name": item.name, "args": item.arguments, "id": item.call_id}
@@ -76,7 +76,7 @@ def message_of(item: Item, message_id: str) -> Any:
 
 
 def shown_in(messages: Sequence[Any]) -> list[Shown]:
-    """What stands in LangChain's messages."""
+    """Return the items of LangChain's messages."""
     return [_shown(message) for message in messages]
 
 
@@ -96,11 +96,13 @@ def scripted_model(instruments: Instruments) -> Any:
 def _scripted_model(instruments: Instruments) -> Any:
     base = import_module("langchain_core.language_models.chat_models").BaseChatModel
     outputs = import_module("langchain_core.outputs")
-    messages = import_module("langchain_core.messages")
+    message_types = import_module("langchain_core.messages")
 
-    def answer(_self: Any, asked: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
-        prompt = "".join(str(message.content) for message in asked)
-        reply = messages.AIMessage(instruments.summarize(prompt))
+    def answer(
+        _self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any
+    ) -> Any:
+        prompt = "".join(str(message.content) for message in messages)
+        reply = message_types.AIMessage(instruments.summarize(prompt))
         return outputs.ChatResult(generations=[outputs.ChatGeneration(message=reply)])
 
     methods = {

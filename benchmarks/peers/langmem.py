@@ -15,13 +15,13 @@ _SUMMARY_TOKENS = 256
 
 
 def load() -> type[RunningSummary]:
-    """The subject; raises `ImportError` where langmem is not installed."""
+    """Return the subject. Raises `ImportError` if langmem is not installed."""
     import_module("langmem.short_term")
     return RunningSummary
 
 
 class RunningSummary:
-    """Hands over the history each time and gets back what to send."""
+    """Passes the whole history each time and gets the messages to send."""
 
     def __init__(self, instruments: Instruments, budget: int, _session: str = "") -> None:
         self._summarize = import_module("langmem.short_term").summarize_messages
@@ -32,11 +32,11 @@ class RunningSummary:
         self._summary: Any = None
 
     def append(self, item: Item) -> None:
-        """Adds a message; the work is done when a context is asked for."""
+        """Adds a message; the work is done at the next context."""
         self._history.append(message_of(item, f"m{len(self._history)}"))
 
     def context(self) -> Any:
-        """The messages after summarization, where it was due."""
+        """Return the messages, summarized if that was due."""
         result = self._summarize(
             self._history,
             running_summary=self._summary,
@@ -49,7 +49,7 @@ class RunningSummary:
         return result.messages
 
     def shown(self, context: Any) -> list[Shown]:
-        """What stands in the messages."""
+        """Return the items of the messages."""
         return shown_in(context)
 
     def _count(self, messages: Sequence[Any]) -> int:

@@ -16,7 +16,7 @@ _CONTEXT_WINDOW = 128_000
 
 
 def load() -> type[SummaryBuffer]:
-    """The subject; raises `ImportError` where llama-index-core is not installed."""
+    """Return the subject. Raises `ImportError` if llama-index-core is not installed."""
     import_module("llama_index.core.memory")
     return SummaryBuffer
 
@@ -30,12 +30,12 @@ class SummaryBuffer:
         self._memory = buffer.from_defaults(
             llm=instruments.shared("llama model", lambda: _scripted_model(instruments)),
             token_limit=budget,
-            # It asks for tokens and takes their number.
+            # It calls the function for tokens and takes their number.
             tokenizer_fn=lambda text: range(instruments.count(text)),
         )
 
     def append(self, item: Item) -> None:
-        """Adds a message; the work is done when a context is asked for."""
+        """Adds a message; the work is done at the next context."""
         known: dict[str, Any] = {}
         if item.kind == "tool_call":
             known = {"tool_calls": [{"id": item.call_id}]}
@@ -47,11 +47,11 @@ class SummaryBuffer:
         self._memory.put(message)
 
     def context(self) -> Any:
-        """The messages that a chat engine would send."""
+        """Return the messages that a chat engine would send."""
         return self._memory.get()
 
     def shown(self, context: Any) -> list[Shown]:
-        """What stands in the messages."""
+        """Return the items of the messages."""
         return [_shown(message) for message in context]
 
 
@@ -66,7 +66,7 @@ def _shown(message: Any) -> Shown:
 
 
 def _scripted_model(instruments: Instruments) -> Any:
-    """A model that answers with the scripted summary."""
+    """Make a model that answers with the scripted summary."""
     types = import_module("llama_index.core.llms")
     base = types.CustomLLM
 
@@ -86,7 +86,7 @@ def _scripted_model(instruments: Instruments) -> Any:
 
 
 def load_kept() -> type[KeptMemory]:
-    """The memory in a file; raises `ImportError` where llama-index-core is not installed."""
+    """Return the memory in a file. Raises `ImportError` if llama-index-core is not installed."""
     import_module("llama_index.core.memory")
     import_module("aiosqlite")
     return KeptMemory
@@ -97,7 +97,7 @@ class KeptMemory:
 
     def __init__(self, folder: Path) -> None:
         self._loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(self._loop)  # it asks for the thread's loop
+        asyncio.set_event_loop(self._loop)  # it uses the thread's loop
         self._message = import_module("llama_index.core.llms").ChatMessage
         self._memory = import_module("llama_index.core.memory").Memory.from_defaults(
             session_id="s",
@@ -114,9 +114,9 @@ class KeptMemory:
         self._loop.run_until_complete(self._memory.aput(message))
 
     def found(self) -> int:
-        """All messages."""
+        """Count all messages."""
         return len(self._loop.run_until_complete(self._memory.aget_all(status=None)))
 
     def close(self) -> None:
-        """Lets go of the loop; its engine has no verb for it."""
+        """Closes the loop; its engine has no method for it."""
         asyncio.set_event_loop(None)

@@ -15,13 +15,13 @@ _NEWEST = 40
 
 
 def load() -> type[WholeSession]:
-    """The subject; raises `ImportError` where openai-agents is not installed."""
+    """Return the subject. Raises `ImportError` if openai-agents is not installed."""
     import_module("agents.memory.sqlite_session")
     return WholeSession
 
 
 def load_newest() -> type[NewestItems]:
-    """The subject with a limit of items; raises `ImportError` where openai-agents is not installed."""
+    """Return the subject with a limit of items. Raises `ImportError` if openai-agents is not installed."""
     import_module("agents.memory.sqlite_session")
     return NewestItems
 
@@ -41,11 +41,11 @@ class WholeSession:
         self._run(self._session.add_items([_item(item)]))
 
     def context(self) -> Any:
-        """The items that a run would begin with."""
+        """Return the items with which a run would begin."""
         return self._run(self._session.get_items(limit=self._limit))
 
     def shown(self, context: Any) -> list[Shown]:
-        """What stands in the items."""
+        """Return the items in the common form."""
         return [_shown(one) for one in context]
 
 
@@ -77,7 +77,7 @@ def _shown(item: dict[str, Any]) -> Shown:
 
 
 def load_kept() -> type[KeptSession]:
-    """The session in a file; raises `ImportError` where openai-agents is not installed."""
+    """Return the session in a file. Raises `ImportError` if openai-agents is not installed."""
     import_module("agents.memory.sqlite_session")
     return KeptSession
 
@@ -95,7 +95,7 @@ class KeptSession:
         self._loop.run_until_complete(self._session.add_items([_item(item)]))
 
     def found(self) -> int:
-        """All items."""
+        """Count all items."""
         return len(self._loop.run_until_complete(self._session.get_items()))
 
     def close(self) -> None:

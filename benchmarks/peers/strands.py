@@ -16,7 +16,7 @@ _MOST_REDUCTIONS = 8
 
 
 def load() -> type[Summarizing]:
-    """The subject; raises `ImportError` where strands-agents is not installed."""
+    """Return the subject. Raises `ImportError` if strands-agents is not installed."""
     import_module("strands.agent.conversation_manager")
     return Summarizing
 
@@ -38,7 +38,7 @@ class Summarizing:
         )
 
     def append(self, item: Item) -> None:
-        """Adds a message and reduces while it is too much; it may refuse to, with what is left."""
+        """Adds a message and reduces the list to the budget, unless the manager refuses to."""
         self._agent.messages.append(_message(item))
         for _ in range(_MOST_REDUCTIONS):
             if self._projected() <= self._budget:
@@ -49,11 +49,11 @@ class Summarizing:
                 return
 
     def context(self) -> Any:
-        """The agent's own list of messages."""
+        """Return the agent's own list of messages."""
         return self._agent.messages
 
     def shown(self, context: Any) -> list[Shown]:
-        """What stands in the messages, block by block."""
+        """Return the items of the messages, block by block."""
         return [_shown(block) for message in context for block in message["content"]]
 
     def _projected(self) -> int:
@@ -61,7 +61,7 @@ class Summarizing:
 
 
 class _Agent:
-    """What conversation managers touch of an agent."""
+    """The part of an agent that conversation managers use."""
 
     def __init__(self, model: Any) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -71,7 +71,7 @@ class _Agent:
 
 
 def _scripted_model(instruments: Instruments) -> Any:
-    """A model whose stream is the scripted summary."""
+    """Make a model whose stream is the scripted summary."""
     base = import_module("strands.models.model").Model
 
     async def stream(
@@ -123,7 +123,7 @@ def _shown(block: dict[str, Any]) -> Shown:
 
 
 def load_kept() -> type[KeptFiles]:
-    """The session in files; raises `ImportError` where strands-agents is not installed."""
+    """Return the session in files. Raises `ImportError` if strands-agents is not installed."""
     import_module("strands.session.file_session_manager")
     return KeptFiles
 
@@ -147,8 +147,8 @@ class KeptFiles:
         self._number += 1
 
     def found(self) -> int:
-        """All messages."""
+        """Count all messages."""
         return len(self._files.list_messages("s", "a"))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Does nothing: no file is open."""

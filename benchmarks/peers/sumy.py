@@ -1,7 +1,7 @@
 """Extracts by sumy: the sentences that it rates best, as many as fit.
 
-Its own tokenizer needs a download (nltk's), so sentences and words are split here: a line is a paragraph, a
-sentence ends at `.`, `!` or `?`, and a long one at commas.
+Its own tokenizer needs a download, so this module splits sentences and words: a line is a paragraph,
+a sentence ends at `.`, `!` or `?`, and a long one at commas.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONG = 300  # characters
 
 
 def load() -> dict[str, Extract]:
-    """The methods that are fast enough to be measured; raises `ImportError` where sumy is not installed."""
+    """Return the methods that are fast enough. Raises `ImportError` if sumy is not installed."""
     basic = import_module("sumy.summarizers.sum_basic").SumBasicSummarizer
     luhn = import_module("sumy.summarizers.luhn").LuhnSummarizer
     return {"SumBasic": _extract(basic), "Luhn": _extract(luhn)}
@@ -54,10 +54,10 @@ class _Room:
 
 
 class _Words:
-    """What a sentence of sumy asks of a tokenizer."""
+    """The methods of a tokenizer that sumy's sentences call."""
 
     def to_words(self, sentence: str) -> tuple[str, ...]:
-        """Runs of letters and digits."""
+        """Return runs of letters and digits."""
         return tuple(_WORD.findall(sentence))
 
 
@@ -69,7 +69,7 @@ def _document(text: str) -> Any:
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a text, long ones in their clauses."""
+    """Return the sentences of a text, long ones in their clauses."""
     found: list[str] = []
     for sentence in _SENTENCE_END.split(text):
         found += _CLAUSE_END.split(sentence) if len(sentence) > _LONG else [sentence]

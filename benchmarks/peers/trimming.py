@@ -23,7 +23,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def load() -> dict[str, Trim]:
-    """Each way to trim OpenAI messages; raises `ImportError` where langchain-core is not installed."""
+    """Return each way to trim OpenAI messages. Raises `ImportError` if langchain-core is not installed."""
     return {name: _trim(options) for name, options in WAYS.items()}
 
 
@@ -40,7 +40,7 @@ def _trim(options: dict[str, Any]) -> Trim:
 
 
 def _count(messages: list[Any]) -> int:
-    """The tokens of texts and calls, by the same rule of thumb as memman's in the same benchmark."""
+    """Count texts and calls by the same rule of thumb as memman in the same benchmark."""
     return sum(
         chars4(message.text if isinstance(message.text, str) else message.text())
         + sum(

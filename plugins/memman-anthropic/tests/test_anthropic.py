@@ -1,4 +1,4 @@
-"""The Anthropic counter: the laws of a remote counter on both of its platforms, and what is its own."""
+"""The Anthropic counter: the laws of a remote counter on both of its platforms, and its own rules."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_tool_of_the_provider_is_sent_as_it_is() -> None:
 
 @pytest.fixture
 def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> pytest.MonkeyPatch:
-    """No credentials of Anthropic's or Google's, and no place where there might be some."""
+    """No credentials of Anthropic's or Google's, and no file that may hold them."""
     for name in (
         "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_BASE_URL",
         "CLOUD_ML_REGION", "ANTHROPIC_VERTEX_PROJECT_ID",

@@ -1,4 +1,4 @@
-"""Claude as a summarizer: the laws of one behind an SDK, on both platforms, and what is its own."""
+"""Claude as a summarizer: the laws of one behind an SDK, on both platforms, and its own rules."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def counter_of(
 
 
 def met(counter: BedrockCounter, ask: Ask, rendered: Any = None) -> Any:
-    """What the meter makes of a count, by either manager."""
+    """Return the count of a remote counter by either manager."""
     meter = RemoteTokenCounter(counter, model_ref(BASE), timeout=10.0)
     if ask is in_sync:
         return meter.price(rendered or request())

@@ -266,7 +266,7 @@ def test_what_the_sdk_does_not_take_is_refused_before_it_is_sent(
 
 
 def met(counter: GoogleCounter, ask: Ask, rendered: Any = None, **more: Any) -> Any:
-    """What the meter makes of a count, by either manager."""
+    """Return the count of a remote counter by either manager."""
     meter = RemoteTokenCounter(counter, model_ref(MODEL), **more)
     if ask is in_sync:
         return meter.price(rendered or request())

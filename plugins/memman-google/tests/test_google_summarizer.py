@@ -41,7 +41,7 @@ def generated(text: str, finish: str = "STOP", **usage: int) -> Answer:
 class Geminis(RemoteSummarizerConformance):
     path = PATH
     name, module, sdk = f"google:{MODEL}", "memman_google", "google.genai"
-    reads_retry_after = False  # the SDK drops the headers; a body says it, see below
+    reads_retry_after = False  # the SDK drops the headers; the test below puts it in a body
 
     def written(self, text: str, read: int = 100, cached: int = 0, wrote: int = 10) -> Answer:
         thought = wrote // 3

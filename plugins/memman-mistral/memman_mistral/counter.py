@@ -27,7 +27,7 @@ class MistralCounter:
     Args:
         vocabulary: its name, for the fingerprint.
         encode: text -> token ids, without those of begin and end.
-        whole: never divide a text, for a vocabulary that marks where a text begins.
+        whole: never divide a text, for a vocabulary that marks the beginning of a text.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ tokens alone), and Tekken. `PUBLISHED` models are in the table of mistral-common
 (`MODEL_NAME_TO_TOKENIZER_CLS`) or are other names of them. `MEASURED` are current names of Mistral's
 API: on recorded text requests to mistral-large-latest and ministral-3b-latest the reported tokens are
 Tekken's of the texts and a constant for each role, to the token (`tests/counting/test_mistral.py`).
-`ASSUMED` ones are said by their model cards to use Tekken.
+The model cards of the `ASSUMED` ones name Tekken.
 
 A model that fits none, such as codestral-2508 or mistral-embed, is left to the estimator.
 """

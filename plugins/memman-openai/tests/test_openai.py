@@ -1,4 +1,4 @@
-"""The OpenAI counter: the laws of a remote counter on both of its platforms, and what is its own."""
+"""The OpenAI counter: the laws of a remote counter on both of its platforms, and its own rules."""
 
 from __future__ import annotations
 

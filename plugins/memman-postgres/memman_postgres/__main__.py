@@ -1,4 +1,4 @@
-"""`python -m memman_postgres`: `memman postgres schema`, where there is no `memman` command."""
+"""`python -m memman_postgres`: `memman postgres schema`, without the `memman` command."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class AsyncPostgresStore(Database):
                     with self._using(connection):
                         return await _adrive(connection, begin, step())
             except UNREADABLE as error:
-                raise self._unreadable(error) from None  # the cause quotes what it could not read
+                raise self._unreadable(error) from None  # the cause quotes the unreadable text
             except (psycopg.Error, PoolTimeout) as error:
                 pause = attempts.pause_after(error)
                 if pause is None:

@@ -1,4 +1,4 @@
-"""Retries: which errors are temporary, how long to wait, and what the error advises in the end."""
+"""Retries: which errors are temporary, how long to wait, and the advice of the final error."""
 
 from __future__ import annotations
 

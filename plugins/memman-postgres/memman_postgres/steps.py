@@ -1,4 +1,4 @@
-"""What a store asks of the database, written once: generators of statements that either manager drives.
+"""The statements of a store, written once: generators that both managers drive.
 
 A step yields `(statement, arguments)` and is sent the rows. One step is one transaction.
 """
@@ -56,7 +56,7 @@ WHERE (record.position, record.session, record.seq) > (%s, %s, %s) AND record.po
 ORDER BY record.position, record.session, record.seq
 LIMIT %s
 """
-# The clock is read again once the row is free: another worker may have taken the lease meanwhile.
+# The clock is read again once the row is free: another worker may have taken the lease since.
 # A clock that was set back ends a lease; it must not make it longer.
 _LEASE = """
 UPDATE memman_session SET lease_holder = %s, lease_from = clock_timestamp(),

@@ -155,7 +155,7 @@ class PostgresStore(Database):
                 with pool.connection() as connection, self._using(connection):
                     return _drive(connection, begin, step())
             except UNREADABLE as error:
-                raise self._unreadable(error) from None  # the cause quotes what it could not read
+                raise self._unreadable(error) from None  # the cause quotes the unreadable text
             except (psycopg.Error, PoolTimeout) as error:
                 pause = attempts.pause_after(error)
                 if pause is None:

@@ -123,7 +123,7 @@ class Server:
         shutil.rmtree(self._folder)
 
     def _run(self, *command: str) -> None:
-        # To a file, not to a pipe: the server keeps what it inherits.
+        # To a file, not to a pipe, because the server keeps inherited pipes open.
         with Path(f"{self._folder}.out").open("w") as told:
             subprocess.run(command, check=True, stdout=told, stderr=told, cwd="/", **_AS)
         Path(f"{self._folder}.out").unlink()
@@ -246,7 +246,7 @@ class Wire:
             self._pump(server, client, lambda _data, d=doomed: not d.is_set())
 
     def _asked(self, data: bytes, doomed: threading.Event) -> bool:
-        # A message that is no start-up packet begins with its kind: a query, or a statement to parse.
+        # A message other than a start-up packet begins with its kind: a query, or a statement to parse.
         if self._left is not None and data[:1] in (b"Q", b"P"):
             self._left -= 1
         if self._left == 0 or (self._word is not None and self._word in data):

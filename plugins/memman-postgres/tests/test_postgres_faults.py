@@ -1,4 +1,4 @@
-"""What a server can do to a store: answers lost, restarts, shut apis. Nothing is lost or doubled."""
+"""Faults of a server: lost answers, restarts, refused connections. No entry is lost or doubled."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_lost_answer_is_retried_without_duplicates(
     store = PostgresStore(servers.server_url(wire.port, schema))
     memory = MemoryManager(store, counter="chars4", config=CONFIG, summarizer=_short)
     try:
-        for cut_after in count(0):  # 0 cuts nothing, and shows what is to be
+        for cut_after in count(0):  # 0 cuts nothing and gives the expected outcome
             _begin_again(memory)
             wire.cuts = 0
             if cut_after:
@@ -118,7 +118,7 @@ def _begin_again(memory: MemoryManager) -> None:
 
 
 def _outcome(memory: MemoryManager, store: PostgresStore) -> Any:
-    """Each session's log in kinds, and what is in its window; logs without gaps, windows as they fold."""
+    """Return each session's kinds of records and window; check for gaps and compare with the fold."""
     outcome = []
     for session_id in memory.list_sessions():
         log = store.read(session_id)
@@ -326,7 +326,7 @@ def test_work_continues_after_the_server_ended_connections(
 
 
 class TestSerializable(EmptiedKit):
-    """Where the server lets transactions fail rather than wait, which is all that some clusters know."""
+    """The server lets transactions fail rather than wait, as some clusters always do."""
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
@@ -426,7 +426,7 @@ def test_read_only_server_can_be_read(server: servers.Server, database: str) -> 
 
 
 def test_work_continues_after_a_full_disk(server: servers.Server, database: str) -> None:
-    # The server's own words for it, said by a trigger: to fill a disk takes one of its own.
+    # The server's own error text, raised by a trigger, because filling a disk needs a separate disk.
     servers.run_sql(
         "CREATE SEQUENCE tries;"
         "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"

@@ -78,7 +78,7 @@ def test_rolled_back_records_are_not_in_the_feed(store: PostgresStore, url: str)
 
 
 def _waited(store: PostgresStore, url: str, late: tuple[str, ...]) -> list[str]:
-    """The feed where a transaction with an older id waited for a younger one's row, and then wrote."""
+    """Return the feed after a transaction with an older id waited for a younger one's row, then wrote."""
     store.append("s", (added("first"),))
     with psycopg.connect(url) as older, psycopg.connect(url) as younger:
         older.execute("SELECT pg_current_xact_id()")

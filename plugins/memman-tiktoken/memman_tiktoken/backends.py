@@ -1,11 +1,11 @@
-"""The faster backends: toktok and quicktok, used where they are installed and count right.
+"""The faster backends, toktok and quicktok, which count if they are installed and correct.
 
-Both carry o200k_base and cl100k_base, count 4 to 16 times as fast as tiktoken, and are young: so a backend
-counts only after it gave the known count of every text in `probes`. The first that does is used, toktok
-before quicktok because it is the faster; otherwise tiktoken counts, and the note says why.
+Both carry o200k_base and cl100k_base, count 4 to 16 times as fast as tiktoken, and are young. So a backend
+counts only after it has returned the known count of every text in `probes`. toktok is tried first because
+it is faster. If neither passes, tiktoken counts, and the note gives the reason.
 
-Their tables are of a later Unicode than tiktoken 0.14's, so beside one of the 4,699 characters of
-Unicode 17 (2025) their count may differ by a token or two.
+Their tables are of a later Unicode than tiktoken 0.14's, so their counts may differ by a token or two
+next to one of the 4,699 characters of Unicode 17 (2025).
 
 `MEMMAN_TIKTOKEN_BACKEND` names one of `toktok`, `quicktok` and `tiktoken` to use no other.
 """

@@ -25,7 +25,7 @@ class TiktokenCounter:
     """Counts texts as OpenAI's models read them. Any thread may use it.
 
     Text that spells a special token (`<|endoftext|>`) counts as the ordinary text it is; lone
-    surrogates count as the replacement character. `note` says why this backend counts.
+    surrogates count as the replacement character. `note` is the reason for this backend.
     """
 
     def __init__(self, encoding: Encoding, note: str = "") -> None:
@@ -62,7 +62,7 @@ class FastCounter:
     """
 
     def __init__(self, encoding: str, backend: str, count: Callable[[str], int], note: str) -> None:
-        # The numbers are equal whoever counts, so a count that is kept stays good: one fingerprint.
+        # All backends return equal numbers, so cached counts stay valid: one fingerprint.
         self.fingerprint = fingerprint_of(encoding)
         self.note = note
         self._backend = backend

@@ -27,7 +27,7 @@ _R50K: Final = ModelEncoding("r50k_base", PUBLISHED)
 
 # The first pattern that a name begins with decides. Encodings that differ in special tokens alone count a
 # text the same, so they share one in memory: o200k_harmony (gpt-oss) is counted as o200k_base,
-# p50k_edit as p50k_base, and gpt2 as r50k_base. The name of an encoding stands for itself.
+# p50k_edit as p50k_base, and gpt2 as r50k_base. An encoding's own name is accepted, too.
 _FAMILIES: Final = (
     (r"o200k_(base|harmony)(?![\w.-])", ModelEncoding("o200k_base", PUBLISHED)),
     (r"cl100k_base(?![\w.-])", ModelEncoding("cl100k_base", PUBLISHED)),

@@ -1,7 +1,7 @@
 """Vocabularies that installed packages carry. A package is found and its file read; it is never imported.
 
-What is read here is checked by its checksum before it is used (`vocabulary`), so a package that carries
-something else is as good as none.
+Each file is verified by its checksum before use (`vocabulary`), so a package with different content
+counts as missing.
 """
 
 from __future__ import annotations

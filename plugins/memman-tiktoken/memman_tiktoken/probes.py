@@ -1,4 +1,4 @@
-"""Hard texts with their known counts: what a backend must get right before it may count.
+"""Hard texts with their known counts, which a backend must return before it may count.
 
 The numbers are those of `encode_ordinary` of tiktoken 0.14.0. Each text is there for something that a
 reimplementation may get wrong: contractions in either case, digits in threes, letters that are neither

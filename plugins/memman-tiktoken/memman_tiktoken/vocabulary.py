@@ -1,4 +1,4 @@
-"""An encoding from what is on this machine.
+"""Load an encoding from files of this machine.
 
 `tiktoken.get_encoding` downloads, with no time-out, under a lock of the whole process. Here a
 vocabulary is looked for on this machine (what tiktoken has loaded, its cache folder, packages that

@@ -1,4 +1,4 @@
-"""The tiktoken counter: which models, which counts, and where a vocabulary may come from."""
+"""The tiktoken counter: its models, its counts, and the sources of vocabularies."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ GOLDEN = [
 ]
 LONG = pytest.mark.long
 PIECES = [text for text, _, _ in GOLDEN] + list("aB7 \n\r\t\u3000\u017f'!/éǅ\u0301")
-# Assigned in Unicode 17, which the faster backends know and tiktoken 0.14 does not: whether such a one is a
-# letter is where they part, and what tells them from others costs more than the count itself.
+# Assigned in Unicode 17, which the faster backends know and tiktoken 0.14 does not. They disagree about
+# which of these are letters, and a check for them costs more than the count itself.
 NEWEST = re.compile(
     "[\u088f\u0c5c\u0cdc\u1acf-\u1aeb\ua7ce-\ua7f1\U00010940-\U00010959\U00010ec5-\U00010efb"
     "\U00011b60-\U00011de9\U00016ea0-\U00016ed3\U00016ff2-\U00016ff6\U000187f8-\U00018df2"
@@ -483,7 +483,7 @@ def test_long_run_of_spaces_is_counted_for_retired_models(name: str, of_spaces: 
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that has chosen no backend, and is asked for none."""
+    """A process without a chosen backend, and without the variable that names one."""
     monkeypatch.setattr(backends, "_found", {})
     monkeypatch.delenv(backends.BACKEND_VARIABLE, raising=False)
 
@@ -723,7 +723,7 @@ def test_a_damaged_package_is_as_good_as_none(
 
 @pytest.mark.parametrize("encoding", [P50K, R50K])
 def test_retired_vocabulary_is_built_from_a_packages_merges(bare: Path, encoding: str) -> None:
-    # The vocabulary is only used with tiktoken's own checksum, so what was made is what is published.
+    # The vocabulary is only used with tiktoken's own checksum, so it equals the published one.
     assert _count("hello world", encoding) == 2
     assert _count(" " * 24, encoding) == {P50K: 1, R50K: 24}[encoding]
     assert _count("<|endoftext|>", encoding) == 7
