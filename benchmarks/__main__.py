@@ -1,10 +1,10 @@
-"""Every proof in one command: imports, cost, agent loops, shapes of use, compressing, stores, counting,
+"""Run the benchmarks: imports, cost, agent loops, shapes of use, compressing, stores, counting,
 real conversations.
 
     python -m benchmarks [--full] [--data FOLDER]
 
-Small sizes and the fixture of recorded conversations by default (under three minutes), all of it
-with --full. Without recorded conversations the bundled demo stands in for them.
+By default, small sizes and the fixture of recorded conversations (under three minutes); full sizes
+with --full. Without recorded conversations, the bundled demo replaces them.
 Exit codes: 0 promises kept and goals met within their noise, 1 not.
 """
 
@@ -42,20 +42,22 @@ from benchmarks.seeded import blind_spots
 from benchmarks.trajectories import DATA, Trajectory, demo_trajectory, read_trajectories
 
 Command = Callable[[Sequence[str] | None], int]
-_NO_DATA = 2  # the exit code of a command that has nothing to measure with
+_NO_DATA = 2  # the exit code of a command without its data
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--full", action="store_true", help="all conversations, all sizes")
-    parser.add_argument("--data", type=Path, default=DATA, help="where recorded conversations are")
+    parser.add_argument(
+        "--data", type=Path, default=DATA, help="folder of the recorded conversations"
+    )
     options = parser.parse_args(arguments)
     logging.getLogger("memman").addHandler(logging.NullHandler())
     began = perf_counter()
 
-    # Times first, while nothing else of this command runs.
+    # Times first, while no other process of this command runs.
     imported = imports.measure()
     print(f"== imports\n{imported}\n")
     costs = cost.measure(cost.FULL if options.full else cost.QUICK)
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _commands(folder: Path, full: bool) -> list[str]:
-    """Runs the other commands, each with its own report; the names of those that failed."""
+    """Run the other commands, each with its own report. Return the names of those that failed."""
     quick = [] if full else ["--quick"]
     recorded = folder / ("trajectories.jsonl.gz" if full else "fixture_trajectories.jsonl.gz")
     commands: tuple[tuple[str, Command, list[str]], ...] = (
@@ -103,7 +105,7 @@ def _commands(folder: Path, full: bool) -> list[str]:
         print(f"== {name}", flush=True)
         code = command(given)
         if code == _NO_DATA:
-            print("note: skipped, what it needs is not here")
+            print("note: skipped, its data or server is missing")
         elif code:
             failed.append(name)
         print()
@@ -114,7 +116,7 @@ def _trajectories(folder: Path, full: bool) -> list[Trajectory]:
     path = folder / ("trajectories.jsonl.gz" if full else "fixture_trajectories.jsonl.gz")
     if path.is_file():
         return read_trajectories(path)
-    print(f"note: {path} is not there; the bundled demo stands in for it")
+    print(f"note: {path} does not exist; the bundled demo replaces it")
     return [demo_trajectory()]
 
 

@@ -1,18 +1,18 @@
-"""Plain agent loops over many turns, each turn's context built and checked in all seven targets.
+"""Plain agent loops over many turns. Each turn's context is built and checked in all seven targets.
 
     python -m benchmarks.agent_loops [--quick]
 
-- final answer: each turn ends by a tool call that nobody answers
+- final answer: each turn ends by an unanswered tool call
 - interrupted: every third turn ends before its call is answered
 - long turns: 200 tool calls with large results for one question
 - large tools: 26,000 tokens of tools in a budget of 32,000
 - undo: each automatic compression is undone once
 
-A compression is allowed for each `max_tokens - target_tokens` tokens added, and one more. With large tools
-the room is what they leave of it. "untold" counts trimmed contexts without an event `context_trimmed`;
-"unasked" contexts without the newest user message; "redone" compressions that came too soon after an undo.
+A compression is allowed for each `max_tokens - target_tokens` tokens added, plus one. Large tools
+reduce this room. "unreported" counts trimmed contexts without an event `context_trimmed`; "unasked" counts
+contexts without the newest user message; "redone" counts compressions too soon after an undo.
 
-Exit codes: 0 no refusal, no invalid context and nothing of the above; 1 otherwise.
+Exit codes: 0 no refusal, no invalid context and none of these faults; 1 otherwise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TARGETS = tuple(RULES)
 _S = "loop"
 _HEADERS = (
     "loop", "turns", "tokens added", "compressions", "allowed", "refusals", "contexts", "trimmed",
-    "untold", "unasked", "redone", "invalid",
+    "unreported", "unasked", "redone", "invalid",
 )  # fmt: skip
 _FULL, _QUICK = 1_000, 80
 _CALLS = 200  # tool calls of one long turn
@@ -41,7 +41,7 @@ Turn = Callable[[MemoryManager, int], None]
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """A kind of turn, the budget it runs in, and the tools that go along."""
+    """A kind of turn, its budget, and the tokens of its tools."""
 
     name: str
     turn: Turn
@@ -51,7 +51,7 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct):
-    """What one loop counted."""
+    """The counts of one loop."""
 
     turns: int = 0
     added: int = 0
@@ -60,7 +60,7 @@ class Outcome(msgspec.Struct):
     refusals: int = 0
     contexts: int = 0
     trimmed: int = 0
-    untold: int = 0
+    unreported: int = 0
     unasked: int = 0
     redone: int = 0
     invalid: int = 0
@@ -68,7 +68,7 @@ class Outcome(msgspec.Struct):
     @property
     def failed(self) -> bool:
         """Whether a promise was broken."""
-        broken = self.refusals or self.untold or self.unasked or self.redone or self.invalid
+        broken = self.refusals or self.unreported or self.unasked or self.redone or self.invalid
         return bool(broken) or self.compressions > self.allowed
 
 
@@ -77,7 +77,7 @@ def _question(turn: int) -> str:
 
 
 def final_answer(memory: MemoryManager, turn: int) -> None:
-    """A turn that ends by a tool call that nobody answers."""
+    """A turn that ends by an unanswered tool call."""
     memory.add_user_message(_S, _question(turn))
     text = f"The answer to question {turn} is that " + "the data show a clear trend " * 20
     memory.add_tool_call(_S, "final_answer", {"text": text}, call_id=f"d{turn}")
@@ -117,7 +117,7 @@ LOOPS = (
 
 
 def tools_of(tokens: int, memory: MemoryManager) -> list[dict[str, Any]]:
-    """Tool definitions of about so many tokens."""
+    """Return tool definitions of about so many tokens."""
     each = memory.count_tokens(json.dumps(_tool(0))).tokens
     return [_tool(number) for number in range(tokens // each)]
 
@@ -141,7 +141,7 @@ class _Run:
         self._memory = MemoryManager(config=config)
         self._tools = tools_of(loop.tools, self._memory) or None
         self._outcome = Outcome()
-        self._told = 0
+        self._trims = 0
         self._compressed: list[str] = []
         self._undone_at: int | None = None
 
@@ -151,8 +151,8 @@ class _Run:
         memory.on("context_trimmed", self._on_trimmed)
         for turn in range(turns):
             self._loop.turn(memory, turn)
-            asked = turn - turn % _CALLS if self._loop.turn is long_turn else turn
-            self._build(_question(asked))
+            number = turn - turn % _CALLS if self._loop.turn is long_turn else turn
+            self._build(_question(number))
             if self._loop.undoes:
                 self._undo()
         outcome.turns, outcome.added = turns, memory.get_stats(_S).total_tokens
@@ -171,10 +171,10 @@ class _Run:
             self._outcome.redone += added < self._room()
 
     def _on_trimmed(self, _: events.ContextTrimmed) -> None:
-        self._told += 1
+        self._trims += 1
 
     def _undo(self) -> None:
-        """Undoes a compression, but not the one that comes after an undo."""
+        """Undoes a compression, but not the first one after an undo."""
         if not self._compressed or len(self._compressed) % 2 == 0:
             self._undone_at = None
         elif self._undone_at is None:
@@ -184,7 +184,7 @@ class _Run:
     def _build(self, question: str) -> None:
         outcome = self._outcome
         for target in TARGETS:
-            told = self._told
+            trims = self._trims
             try:
                 context = self._memory.build_context(_S, format=target, tools=self._tools)
             except BudgetExceeded:
@@ -192,7 +192,7 @@ class _Run:
                 continue
             outcome.contexts += 1
             outcome.trimmed += bool(context.trimmed)
-            outcome.untold += bool(context.trimmed) and self._told == told
+            outcome.unreported += bool(context.trimmed) and self._trims == trims
             outcome.unasked += question not in json.dumps(context.messages)
             outcome.invalid += _is_invalid(context)
 
@@ -202,12 +202,12 @@ def _is_invalid(context: Context) -> bool:
 
 
 def measure(turns: int, loops: Sequence[Loop] = LOOPS) -> dict[str, Outcome]:
-    """Each loop over so many turns."""
+    """Run each loop over so many turns."""
     return {loop.name: _Run(loop).run(turns) for loop in loops}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agent_loops", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help=f"{_QUICK} turns, not {_FULL}")

@@ -1,9 +1,9 @@
-"""Archives: MB/s both ways, and how little memory a long session takes on its way.
+"""Archives: MB/s both ways, and the memory that a long session needs.
 
     python -m benchmarks.archives [--quick] [--entries N] [--packing none|gzip|zstd]
 
-Each step runs in a process of its own, whose resident memory at its highest is compared with what it had
-before. Exit codes: 0 the memory is bounded, 1 it grew with the session.
+Each step runs in its own process; the figure is the process's peak resident memory over its memory
+before the step. Exit codes: 0 the memory is bounded, 1 it grew with the session.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _STEPS = ("export", "verify", "import")
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What a step took: MB of unpacked lines, seconds, CPU seconds, and MiB of memory that it grew by."""
+    """The cost of a step: MB of unpacked lines, seconds, CPU seconds, and growth of memory in MiB."""
 
     megabytes: float
     seconds: float
@@ -64,7 +64,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class _Log(Sequence[Record]):
-    """A session of many entries of about a kilobyte, each made when it is asked for."""
+    """A session of many entries of about a kilobyte, each made on access."""
 
     def __init__(self, entries: int) -> None:
         self._entries = entries
@@ -97,7 +97,7 @@ class _Log(Sequence[Record]):
 
 
 def measure(entries: int, packing: str) -> dict[str, Step]:
-    """Each step for a session of so many entries."""
+    """Measure each step for a session of so many entries."""
     with tempfile.TemporaryDirectory() as folder:
         store = SQLiteStore(Path(folder) / "from.db")
         store.commit("s", 0, _Log(entries), [], 0)
@@ -112,7 +112,7 @@ def _apart(step: str, folder: str, packing: str) -> Step:
 
 
 def _step(step: str, folder: Path, packing: str) -> Step:
-    """One step in this process."""
+    """Run one step in this process."""
     path = folder / "s.jsonl"
     memory = MemoryManager(folder / ("to.db" if step == "import" else "from.db"), counter="chars4")
 
@@ -144,11 +144,11 @@ def _unpacked(folder: Path) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.archives", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--entries", type=int, action="append", help="so many, in place of those")
+    parser.add_argument("--entries", type=int, action="append", help="entries of the session")
     parser.add_argument("--packing", default="none", choices=["none", "gzip", "zstd"])
     parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

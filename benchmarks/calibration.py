@@ -1,11 +1,11 @@
-"""Calibration: each next report of a provider predicted from the reports before it.
+"""Calibration: predict each report of a provider from the reports before it.
 
     python -m benchmarks.calibration [FILE] [--json]
 
-Recorded conversations that carry what their provider reported for each call are played through a
-`MemoryManager`: before each call a context is built, its price is the prediction, then the report is
+Recorded conversations with a provider's report for each call are played through a
+`MemoryManager`. Before each call a context is built and its price is the prediction; then the report is
 recorded. Real compactions clear the session. No tokenizer of that provider is used.
-Exit codes: 0 goals met, 1 not, 2 no data.
+Exit codes: 0 goals met, 1 a goal missed, 2 no data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROOM = 100_000_000
 
 
 def conversations(path: Path) -> Iterator[dict[str, Any]]:
-    """Those of a file that carry reports, one at a time."""
+    """Yield the conversations of a file that carry reports."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             conversation = json.loads(line)
@@ -41,7 +41,7 @@ def conversations(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def errors_of(conversation: dict[str, Any], count: Callable[[str], int] | str) -> list[float]:
-    """The relative error of the prediction before each report but the first."""
+    """Return the relative error of the prediction before each report but the first."""
     memory = MemoryManager(
         counter=count,
         config=MemoryConfig(max_tokens=_ROOM, max_entries=None, auto_compress=False),
@@ -71,7 +71,7 @@ def errors_of(conversation: dict[str, Any], count: Callable[[str], int] | str) -
 
 
 class Row(msgspec.Struct, frozen=True):
-    """How well one counter's figures predict, once they are calibrated."""
+    """The errors of one counter's predictions after calibration."""
 
     counter: str
     predictions: int
@@ -81,7 +81,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def measure(path: Path) -> list[Row]:
-    """A row for each counter."""
+    """Return a row for each counter."""
     encode = o200k()
     counters: dict[str, Callable[[str], int] | str] = {
         "chars4": chars4,
@@ -103,7 +103,7 @@ def measure(path: Path) -> list[Row]:
 
 
 def goals_of(rows: Sequence[Row]) -> list[Goal]:
-    """The goals that every row has to meet."""
+    """Return the goals of every row."""
     return [
         goal
         for row in rows
@@ -115,14 +115,14 @@ def goals_of(rows: Sequence[Row]) -> list[Goal]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("file", nargs="?", type=Path, default=_DATA, help="JSON lines, gzipped")
     parser.add_argument("--json", action="store_true", help="the goals as JSON")
     options = parser.parse_args(arguments)
     if not options.file.is_file():
-        print(f"{options.file} is not there: recorded conversations are not part of the project")
+        print(f"{options.file} does not exist: recorded conversations are not part of the project")
         return 2
     rows = measure(options.file)
     goals = goals_of(rows)

@@ -1,11 +1,11 @@
-"""Texts of many kinds, by which estimates of tokens are fitted and judged.
+"""Texts of many kinds, for fitting and judging estimates of tokens.
 
-Nothing is downloaded and no text of others is committed. Real texts are read from what is installed:
-CPython's own library and headers, the packages of this environment, Django's and Sphinx' translations;
-`texts/` has short ones of our own in 20 languages; what machines write (logs, records, numbers, random
+It downloads nothing, and contains no texts of others. Real texts are read from installed packages:
+CPython's own library and headers, the packages of this environment, Django's and Sphinx' translations.
+`texts/` has short ones of our own in 20 languages. Machine output (logs, records, numbers, random
 ids) is generated from a seed. A kind whose package is not installed has fewer documents, or none.
 
-Documents belong to one of two halves by a checksum of their names: one to fit, one to judge.
+Documents belong to one of two halves by a checksum of their names: one for fitting, one for judging.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from random import Random
 from typing import Any, NamedTuple
 from zlib import crc32
 
-# Short texts that were written for this: one story in 20 languages.
+# Short texts written for this benchmark: one story in 20 languages.
 OWN_TEXTS = {path.stem: path for path in (Path(__file__).parent / "texts").glob("*.txt")}
 _LIBRARY = Path(sysconfig.get_path("stdlib"))
 _HEADERS = Path(sysconfig.get_path("include"))
@@ -50,7 +50,7 @@ class Document(NamedTuple):
         return bool(crc32(self.name.encode()) & 1)
 
 
-# ---------------------------------------------------------------- what is installed
+# ---------------------------------------------------------------- installed texts
 
 
 def _package(name: str) -> Path | None:
@@ -60,10 +60,10 @@ def _package(name: str) -> Path | None:
 
 
 def _files(root: Path | None, pattern: str, *, least: int = 400) -> Iterator[tuple[str, str]]:
-    """(name, text) of the files below `root`, mixed: in the order of their names' checksums."""
+    """Yield (name, text) of the files below `root`, mixed: in the order of their names' checksums."""
     if root is None:
         return
-    # The library's folder is named after the version of Python; a file is the same document in each.
+    # The library's folder depends on the version of Python; a file is the same document in each.
     place = re.sub(r"^python3\.\d+$", "python", root.name)
     found = [(f"{place}/{path.relative_to(root).as_posix()}", path) for path in root.rglob(pattern)]
     for name, path in sorted(found, key=lambda item: crc32(item[0].encode())):
@@ -78,7 +78,7 @@ def _files(root: Path | None, pattern: str, *, least: int = 400) -> Iterator[tup
 
 
 def _many(*sources: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """An equal share of each source, as far as it goes."""
+    """Yield an equal share of each source, as long as it lasts."""
     for source in sources:
         yield from islice(source, _DOCUMENTS // len(sources) + 1)
 
@@ -160,7 +160,7 @@ def _markup() -> Iterator[tuple[str, str]]:
 
 
 def _diffs_and_searches() -> Iterator[tuple[str, str]]:
-    """What a coding agent's tools print: numbered lines, search hits, listings, diffs."""
+    """Yield the output of a coding agent's tools: numbered lines, search hits, listings, diffs."""
     files = list(islice(_files(_LIBRARY, "*.py", least=3_000), 4 * _MADE))
     for at, (name, text) in enumerate(files):
         lines = text.splitlines()
@@ -226,7 +226,7 @@ def _translations(languages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
                     yield name, said
 
 
-# ---------------------------------------------------------------- what machines write
+# ---------------------------------------------------------------- machine output
 
 _WORDS = (
     "order", "payment", "user", "session", "cache", "worker", "queue", "index", "shard", "token",
@@ -366,11 +366,11 @@ GENERATED: dict[str, Callable[[Random], str]] = {
 
 
 def generated(kind: str, number: int) -> str:
-    """A generated text; the same each time."""
+    """Return a generated text, the same each time."""
     return GENERATED[kind](Random(f"{kind} {number}"))
 
 
-# ---------------------------------------------------------------- all of it
+# ---------------------------------------------------------------- all documents
 
 
 def _sources() -> Iterator[tuple[str, Iterable[tuple[str, str]]]]:
@@ -394,14 +394,14 @@ def _sources() -> Iterator[tuple[str, Iterable[tuple[str, str]]]]:
 
 
 def documents() -> Iterator[Document]:
-    """Every document there is here, kind by kind."""
+    """Yield every document, kind by kind."""
     for kind, source in _sources():
         for name, text in islice(source, _DOCUMENTS):
             yield Document(kind, name, text)
 
 
 def samples(document: Document, most: int) -> list[str]:
-    """Pieces of a document, 32 to 4,096 characters long, as many short as long ones by the logarithm."""
+    """Cut pieces of a document, 32 to 4,096 characters long, log-uniform."""
     random = Random(hashlib.sha256(document.name.encode()).digest())
     pieces: list[str] = []
     for _ in range(most):

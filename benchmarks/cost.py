@@ -2,7 +2,7 @@
 
     python -m benchmarks.cost [--quick] [--json]
 
-Exit codes: 0 each goal met or within its noise, 1 one was missed.
+Exit codes: 0 all goals met or within their noise, 1 a goal missed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Measurement(msgspec.Struct):
 
 
 def measure(sizes: Sizes) -> Measurement:
-    """Everything, in one process and one run."""
+    """Run all measurements, in one process and one run."""
     workload = items(max(*sizes.marks, sizes.window_entries))
     found = Measurement()
     _warm_up(workload)
@@ -96,7 +96,7 @@ def measure(sizes: Sizes) -> Measurement:
 
 
 def _warm_up(workload: Sequence[Item]) -> None:
-    """Vocabulary, imports, first calls: paid once in a process, by no subject in particular."""
+    """Load the vocabulary, imports and first calls, which a process pays for once."""
     for make in SUBJECTS.values():
         walk(make(Instruments(_tokens), BUDGET), workload[:_WARM_UP], o200k())
 
@@ -189,7 +189,7 @@ def _floor_goals(mark: int, runs: Sequence[_Run], part: Sequence[Item]) -> list[
 
 
 def _summaries_allowed(part: Sequence[Item], budget: int) -> float:
-    """How often the room between low and high water was filled by these items."""
+    """Count how often these items filled the room between low and high water."""
     room = budget * (1 - MemoryConfig().target_ratio)
     return sum(_tokens(item.content) for item in part) / room
 
@@ -198,7 +198,7 @@ def _summaries_allowed(part: Sequence[Item], budget: int) -> float:
 
 
 def _without_a_tokenizer(found: Measurement, sizes: Sizes, workload: Sequence[Item]) -> None:
-    """With a counter that costs 0.1 us, what is left is memman's own: the least of the rounds."""
+    """Measure memman's own cost with a counter of 0.1 us: the minimum of the rounds."""
     part = workload[: sizes.window_entries]
     rows = []
     for budget, settings in WINDOWS:
@@ -217,7 +217,7 @@ def _without_a_tokenizer(found: Measurement, sizes: Sizes, workload: Sequence[It
 
 
 def _huge_budget(found: Measurement, part: Sequence[Item]) -> None:
-    """At a budget far above 100 entries' worth their number decides: it must not thrash."""
+    """Check that a budget far above 100 entries, where their number decides, causes no thrashing."""
     instruments = Instruments(chars4)
     subject = Memman(instruments, HUGE_BUDGET)
     compressions: list[events.CompressionResult] = []
@@ -244,13 +244,13 @@ def _bytes(found: Measurement, sizes: Sizes, workload: Sequence[Item]) -> None:
     cleared = bytes_per_cleared_session(sizes.sessions)
     live = bytes_per_live_session(sizes.sessions)
     rows = [
-        ["entry, beside its text", bytes_per_entry(workload[: sizes.entries_in_memory], BUDGET)],
+        ["entry, without its text", bytes_per_entry(workload[: sizes.entries_in_memory], BUDGET)],
         ["session, added to and cleared", cleared],
         ["session, live and empty, without its log", live],
     ]
     found.tables.append(table(("in memory", "bytes"), rows))
     found.goals += [
-        # Its log keeps the two records that made it so: what was acknowledged stays.
+        # Its log keeps the two acknowledged records.
         Goal("session, added to and cleared", cleared, 8_192, unit="bytes"),
         Goal("session, live and empty, without its log", live, 8_192, unit="bytes"),
     ]
@@ -260,8 +260,8 @@ def _bytes(found: Measurement, sizes: Sizes, workload: Sequence[Item]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
-    # Some scripted summaries are longer than allowed: that is told here some hundred times.
+    """Run the command and return its exit code."""
+    # Some scripted summaries are too long, which would be logged some hundred times.
     logging.getLogger("memman").addHandler(logging.NullHandler())
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cost", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -1,4 +1,4 @@
-"""Sessions with a long history and a short window, made in the time that their rows take."""
+"""Sessions with a long history and a short window, created as fast as their rows are written."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _RUN = 1_000  # entries that one compression replaces
 
 
 def grow(store: Store, session: str, entries: int, window: int) -> None:
-    """Makes a session of so many short entries, of which the newest are in the window, with a summary.
+    """Create a session of so many short entries, the newest of them in the window after a summary.
 
-    As a manager would have made it: each compression replaces the oldest entries, and the summary before.
+    The log is like a manager's: each compression replaces the oldest entries, and the summary before.
     """
     summary: list[str] = []
     left = entries

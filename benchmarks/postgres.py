@@ -1,12 +1,12 @@
-"""What sessions in PostgreSQL cost, as ratios of one run.
+"""The cost of sessions in PostgreSQL, as ratios of one run.
 
     python -m benchmarks.postgres [--quick] [--url URL]
 
-An entry is added through a manager, counted with tiktoken, beside one bare INSERT of the same payload on a
+An add through a manager, counted with tiktoken, is compared with one bare INSERT of the same payload on a
 connection of the same settings: both wait for the disk. Then appends and openings in a database of 100,000
-sessions beside one of 100. The turns alternate, and each figure is the median of the ratios of rounds. The
-schemas are removed in the end.
-Exit codes: 0 goals met within their noise, 1 not, 2 no server.
+sessions are compared with those in one of 100. The turns alternate, and each figure is the median of the
+ratios of rounds. The schemas are dropped at the end.
+Exit codes: 0 goals met within their noise, 1 a goal missed, 2 no server.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TEMPLATE = 4  # entries in each of the many sessions
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """Rounds of so many turns, and how many sessions are many."""
+    """The rounds, their turns, and the large number of sessions."""
 
     rounds: int = 12
     turns: int = 30
@@ -45,12 +45,12 @@ QUICK = Sizes(rounds=5, turns=20, sessions=2_000)
 
 
 def measure(url: str, sizes: Sizes) -> list[Goal]:
-    """All figures beside their goals."""
+    """Measure all figures, with their goals."""
     return [*_appending(url, sizes), *_many_sessions(url, sizes)]
 
 
 def _appending(url: str, sizes: Sizes) -> list[Goal]:
-    """An add of a manager beside the bare INSERT of its payload."""
+    """Compare an add of a manager with the bare INSERT of its payload."""
     import psycopg
 
     draw = random.Random(0)
@@ -95,7 +95,7 @@ def _appending(url: str, sizes: Sizes) -> list[Goal]:
 
 
 def _many_sessions(url: str, sizes: Sizes) -> list[Goal]:
-    """Appends and openings among many sessions beside those among 100."""
+    """Compare appends and openings among many sessions with those among 100."""
     from memman_postgres import PostgresStore
 
     from memman.testing.stores import added
@@ -132,7 +132,7 @@ def _many_sessions(url: str, sizes: Sizes) -> list[Goal]:
 
 
 def _fill(url: str, store: Any, count: int) -> None:
-    """So many sessions, as copies of one."""
+    """Create so many sessions, as copies of one."""
     import psycopg
 
     from memman.testing.stores import added
@@ -156,7 +156,7 @@ def _fill(url: str, store: Any, count: int) -> None:
 
 
 def _rounds(turns: dict[str, Callable[[], None]], sizes: Sizes) -> dict[str, list[float]]:
-    """The median microseconds of each turn in each round; the turns alternate, the first round warms up."""
+    """Return the median microseconds of each turn in each round; turns alternate, round 0 warms up."""
     medians: dict[str, list[float]] = {name: [] for name in turns}
     for number in range(sizes.rounds + 1):
         times: dict[str, list[float]] = {name: [] for name in turns}
@@ -180,7 +180,7 @@ def _shown(times: dict[str, list[float]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.postgres", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help="few rounds, 2,000 sessions")

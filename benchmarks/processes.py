@@ -1,4 +1,4 @@
-"""Processes that do one thing until they are killed, and how much memory one has had."""
+"""Processes that run one function until they are killed, and the peak memory of a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NoReturn
 
 
 def started(work: Callable[[random.Random], None], rng: random.Random) -> int:
-    """Starts a process that does `work`, seeded from `rng`; its id. It ends with 1 where `work` raises."""
+    """Run `work`, seeded from `rng`, in a new process; return its id. It exits with 1 if `work` raises."""
     seed = rng.random()
     pid = os.fork()  # quicker than a fresh interpreter; nothing is open yet
     if pid == 0:
@@ -21,7 +21,7 @@ def started(work: Callable[[random.Random], None], rng: random.Random) -> int:
 
 
 def kill(pid: int) -> None:
-    """Kills a process with SIGKILL. Raises `RuntimeError` if it had ended by itself."""
+    """Kill a process with SIGKILL. Raises `RuntimeError` if it had ended by itself."""
     os.kill(pid, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if status != -signal.SIGKILL:
@@ -29,7 +29,7 @@ def kill(pid: int) -> None:
 
 
 def highest() -> float:
-    """The most MiB that this process has had; what `getrusage` says begins with its parent's."""
+    """Return the peak MiB of this process; `getrusage` would include its parent's at the fork."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

@@ -26,7 +26,7 @@ from benchmarks.trajectories import Trajectory, read_trajectories
 
 BUDGETS = (2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
 QUICK_BUDGETS = (4_000, 16_000, 64_000)
-# At this budget and above nothing may be refused: no recorded system prompt comes near it.
+# At this budget and above, a refusal is a fault: every recorded system prompt is far smaller.
 ROOMY = 16_000
 JOBS = min(2, os.cpu_count() or 1)
 _SHOWN_FINDINGS = 20
@@ -39,7 +39,7 @@ def run(
     max_entries: int | None = None,
     jobs: int = 1,
 ) -> list[Outcome]:
-    """Replays every trajectory at every budget, the longest first so that no process ends alone."""
+    """Replay every trajectory at every budget, the longest first so that no process ends alone."""
     tasks = sorted(
         ((one, budget, max_entries) for budget in budgets for one in trajectories),
         key=lambda task: -len(task[0].messages),
@@ -53,7 +53,7 @@ def run(
 
 
 def broken(outcomes: Sequence[Outcome]) -> bool:
-    """Whether any promise was broken, or a context refused that had room."""
+    """Whether any promise was broken, or a context refused although it had room."""
     return any(
         any(getattr(outcome, fault) for fault in FAULTS)
         or (outcome.refusals and outcome.budget >= ROOMY)
@@ -68,7 +68,7 @@ _COLUMNS = (
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
-    """The table, what was refused and why, what was set apart, and what was found."""
+    """Format the table, the refusals with their reasons, the messages set apart, and the faults."""
     rows = [_row(budget, list(group)) for budget, group in groupby(outcomes, lambda o: o.budget)]
     apart: Counter[str] = Counter()
     for outcome in outcomes:
@@ -107,7 +107,7 @@ def _row(budget: int, outcomes: Sequence[Outcome]) -> list[object]:
 
 
 def _explained(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Refusals by budget, format and what takes most of the room."""
+    """Yield the refusals by budget, format and largest protected entry."""
     groups: dict[tuple[int, str, str], list[Refusal]] = defaultdict(list)
     for outcome in outcomes:
         for refusal in outcome.refusals:
@@ -124,14 +124,14 @@ def _explained(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     options = _parser().parse_args(arguments)
     if not options.path.is_file():
-        told = f"no such file: {options.path} (it wants recorded conversations as .jsonl.gz)"
-        print(told, file=sys.stderr)
+        problem = f"no such file: {options.path} (recorded conversations as .jsonl.gz)"
+        print(problem, file=sys.stderr)
         return 2
     if blind := blind_spots():
-        print(f"the rule checker does not see its seeded bad request: {blind}", file=sys.stderr)
+        print(f"the rule checker misses its seeded bad request: {blind}", file=sys.stderr)
         return 1
     began = perf_counter()
     trajectories = read_trajectories(options.path, options.limit)

@@ -1,7 +1,7 @@
-"""The price of a whole request: its texts by a counter, and what its provider bills around them.
+"""The price of a whole request: its texts by a counter, plus the provider's framing.
 
-A request is plain JSON in the provider's own shape, as it would be sent. Nothing is rounded before the sum.
-Reasoning of earlier turns is left out, as providers leave it out.
+A request is plain JSON in the provider's own shape. Nothing is rounded before the sum.
+Reasoning of earlier turns does not count, because providers leave it out.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ANY: Final = ("any", "function", "tool")
 
 
 def price_request(request: Mapping[str, Any], ref: ModelRef, count_texts: CountTexts) -> int:
-    """Input tokens of a request: chat completions, Responses, Anthropic, Gemini or Converse.
+    """Count the input tokens of a request: chat completions, Responses, Anthropic, Gemini or Converse.
 
     Args:
         request: the body as plain JSON.
-        ref: the model that is asked.
-        count_texts: tokens of each text, as the model's local counter says.
+        ref: the model of the request.
+        count_texts: the model's local counter, which returns the tokens of each text.
 
-    Raises `FormatError` for what is none of these. Links to images cost the stated default size.
+    Raises `FormatError` for any other shape. Links to images cost the stated default size.
     """
     body = read_body(request)
     billing = framing_of(ref, body.api)
@@ -48,10 +48,10 @@ def price_request(request: Mapping[str, Any], ref: ModelRef, count_texts: CountT
 
 
 def conversation_texts(body: Body, ref: ModelRef) -> list[str]:
-    """Every text of the messages that counts: contents, calls, names, and the thoughts of the last turn."""
+    """Return the counted texts of messages: contents, calls, names, and the last turn's thoughts."""
     messages = body.messages
-    asked = [n for n, each in enumerate(messages) if each.role == "user" and not each.results]
-    turn = asked[-1] if asked else 0
+    turns = [n for n, each in enumerate(messages) if each.role == "user" and not each.results]
+    turn = turns[-1] if turns else 0
     found: list[str] = []
     for place, message in enumerate(messages):
         found += message.texts
@@ -74,7 +74,7 @@ def _price_tools(body: Body, billing: Billing, count_texts: CountTexts) -> float
 
 
 def tool_forms(body: Body) -> dict[str, float]:
-    """How often each figure of a `Billing` that goes with tools as a whole is charged."""
+    """Return the multiple of each figure of a `Billing` that depends on the tools as a whole."""
     given = bool(body.tools or body.hosted)
     must = given and body.choice not in _NOT_FORCED
     return {

@@ -1,11 +1,11 @@
-"""Round trips: what is parsed and rendered again, unedited, must equal what came.
+"""Round trips: messages that are parsed and rendered again, unedited, must equal the original.
 
     python -m benchmarks.roundtrips [--quick] [--data FOLDER]
 
-Recorded request bodies of every provider, and recorded conversations through each format that renders.
-A body that breaks a rule of its provider is set apart: it goes back mended, and a second table says which
-rules those are. What goes back breaks none. Exit codes: 0 all equal and valid, 1 some were not, 2 no
-recordings.
+The input is recorded request bodies of every provider, and recorded conversations through each format that
+renders. A body that breaks a rule of its provider comes back mended and is counted apart; a second table
+lists the broken rules. The output must break none.
+Exit codes: 0 all equal and valid, 1 a difference or an invalid body, 2 no recordings.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHOWN = 5
 
 
 class Trips:
-    """What came of each group of messages, and the first that came back changed."""
+    """The results of each group of messages, and the first message that changed."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -47,7 +47,7 @@ class Trips:
         self.findings: list[str] = []
 
     def take(self, group: tuple[str, str], messages: list[Any]) -> None:
-        """Sends one conversation there and back."""
+        """Parses one conversation and renders it again."""
         form, counts = group[1], self.counts[group]
         counts["conversations"] += 1
         try:
@@ -77,7 +77,7 @@ class Trips:
 
 
 def _again(messages: list[Any], form: str) -> list[Message]:
-    """The messages as they go out when nobody has touched them."""
+    """Render unedited messages."""
     config = MemoryConfig(max_tokens=10**8, auto_compress=False)
     memory = MemoryManager(counter="chars4", config=config)
     memory.add_messages("s", messages, format=form)
@@ -85,7 +85,7 @@ def _again(messages: list[Any], form: str) -> list[Message]:
 
 
 def bodies(path: Path) -> Iterator[tuple[str, str, list[Any]]]:
-    """(provider, format, messages) of each recorded request that has a list of messages."""
+    """Yield (provider, format, messages) of each recorded request that has a list of messages."""
     for record in read_records(path):
         form, key = _ENDPOINTS.get(record["endpoint"], ("", ""))
         messages = record["request"].get(key) if form else None
@@ -95,7 +95,7 @@ def bodies(path: Path) -> Iterator[tuple[str, str, list[Any]]]:
 
 
 def run(bodies_file: Path, talks_file: Path) -> Trips:
-    """Every body in its own format, every conversation through each format that has rules."""
+    """Run every body in its own format, every conversation through each format that has rules."""
     trips = Trips()
     for provider, form, messages in bodies(bodies_file):
         trips.take((provider, form), messages)
@@ -124,18 +124,18 @@ _COLUMNS = (
 
 
 def mended(rules: Counter[tuple[str, str]]) -> str:
-    """The rules that mended conversations broke, with what each is known from."""
+    """Format the rules that mended conversations broke, each with its source."""
     sources = {(target, rule.id): rule.source for target in RULES for rule in RULES[target]}
     rows = [[*key, f"{count:,}", sources[key]] for key, count in sorted(rules.items())]
     return table(("format", "rule", "conversations", "known from"), rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.roundtrips", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help="the fixture files")
-    parser.add_argument("--data", type=Path, default=SHARED, help="where the recordings are")
+    parser.add_argument("--data", type=Path, default=SHARED, help="folder of the recordings")
     options = parser.parse_args(arguments)
     names = ("usage.public", "trajectories")
     if options.quick:

@@ -1,4 +1,4 @@
-"""Bad requests for the rules of the formats besides OpenAI chat and Anthropic, each beside a good one."""
+"""Bad requests for the rules of the formats besides OpenAI chat and Anthropic, each with a good one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded requests with what their provider reported for them, and how they are divided.
+"""Recorded requests with the usage that their provider reported, divided into two halves.
 
 `../shared/data` holds them; they are for measuring only and no part of the project. A record that its own
 text refutes is left out: where o200k_base alone counts over 1.3 times the report, a gateway reported the
@@ -27,7 +27,7 @@ SHARED: Final = Path(__file__).resolve().parents[2] / "shared" / "data"
 QUICK: Final = ("fixture_usage.jsonl.gz",)
 FULL: Final = ("usage.public.jsonl.gz", "usage_crush.public.jsonl.gz")
 
-# What the figures of the goals are about; `redacted_here` is reported beside them.
+# The goals are about these figures; `redacted_here` is reported separately.
 PLAIN: Final = frozenset({"tools", "cache_control"})
 MOST_OVER_REPORTED: Final = 1.3
 # Endpoints that take a conversation, by the name that is shown.
@@ -68,7 +68,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def of_goal(self) -> bool:
-        """Whether the goals are about it: chat completions and messages, with no other flags."""
+        """Whether the goals include it: chat completions and messages, with no other flags."""
         return self.plain and self.endpoint in ("chat completions", "messages")
 
 

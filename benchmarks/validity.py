@@ -1,4 +1,4 @@
-"""Samples of what a measured subject would send, checked without what made them."""
+"""Samples of a measured subject's contexts, checked independently of the subject."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NEWEST = 3  # the newest call has a placeholder as its result behind it
 class Checker:
     """Counts invalid contexts of any system; to be called right after an append.
 
-    A context is invalid when its texts alone, without any framing, have more tokens than the budget, when a
-    result stands in it without its call before it, or when the newest item is not at its end. A text is
+    A context is invalid if its texts alone, without any framing, have more tokens than the budget, if it
+    has a result without its call before it, or if the newest item is not at its end. Each text is
     counted once.
     """
 

@@ -92,7 +92,7 @@ class Checkout:
             raise SystemExit(f"{path} has no memman package: {origin!r} was imported instead")
 
     def seconds(self, operation: str, number: int) -> float:
-        """CPU seconds of `number` operations; raises `SystemExit` if the process ended."""
+        """Return CPU seconds of `number` operations. Raises `SystemExit` if the process ended."""
         assert self._process.stdin is not None  # noqa: S101 - Popen was given a pipe
         self._process.stdin.write(f"{operation}|{number}\n")
         self._process.stdin.flush()

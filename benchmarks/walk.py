@@ -1,8 +1,8 @@
-"""W1: an append and a context, again and again; CPU time beside the floor in the same minute.
+"""W1: an append and a context, again and again; CPU time over the floor of the same minute.
 
-The floor is what nobody can avoid: `encode_ordinary` of o200k_base once over each text. After every
-8 appends the floor runs over 8 texts from the other end of the workload, so that whatever disturbs
-the machine disturbs both, and `x floor` is their ratio, per character of text.
+The floor is the unavoidable cost: `encode_ordinary` of o200k_base once over each text. After every
+8 appends the floor runs over 8 texts from the other end of the workload, so that a disturbance of
+the machine affects both. `x floor` is their ratio, per character of text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Sampler = Callable[[Any, Any, Item], None]
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A few appends and contexts, and the floor beside them; seconds of CPU and characters."""
+    """A few appends and contexts with their floor, in seconds of CPU and in characters."""
 
     entries: int
     chars: int
@@ -45,20 +45,20 @@ class Walk(msgspec.Struct, frozen=True):
 
     @property
     def microseconds(self) -> float:
-        """Mean of an append and a context."""
+        """Return the mean time of an append and a context."""
         return 1e6 * _sum(self.blocks, "seconds") / _sum(self.blocks, "entries")
 
     @property
     def x_floor(self) -> float:
-        """Time over the floor's time for the same amount of text."""
+        """Return the time over the floor's time for the same amount of text."""
         return _x_floor(self.blocks)
 
     @property
     def growth(self) -> float:
-        """The exponent of cost over length: 0 is constant, 1 is an append that scans the history.
+        """Return the exponent of cost over length: 0 is constant, 1 is an append that scans the history.
 
-        Slope of log(mean cost) over log(entry) on bins of growing length from entry 250 on, each
-        over the floor of its own stretch where there is one.
+        It is the slope of log(mean cost) over log(entry) on bins of growing length from entry 250 on, each
+        over the floor of its own stretch, if measured.
         """
         points = [(math.log(at), math.log(cost)) for at, cost in _bins(self.blocks)]
         return slope(points) if len(points) >= _LEAST_BLOCKS else 0.0
@@ -71,7 +71,7 @@ def walk(
     sample: Sampler | None = None,
     sample_every: int = 12,
 ) -> Walk:
-    """Appends every item and asks for a context each time.
+    """Append every item and build a context each time.
 
     `sample` is called after every `sample_every` blocks, outside the measured time.
     """
@@ -116,7 +116,7 @@ def _x_floor(blocks: Sequence[Block]) -> float:
 
 
 def _bins(blocks: Sequence[Block]) -> list[tuple[float, float]]:
-    """(entry, cost) for bins from entry 250 on, each 1.6 times as long as the one before."""
+    """Return (entry, cost) for bins from entry 250 on, each 1.6 times as long as the one before."""
     found = []
     start = float(_FIRST_FOR_GROWTH)
     while start < len(blocks) * _BLOCK:
@@ -131,7 +131,7 @@ def _bins(blocks: Sequence[Block]) -> list[tuple[float, float]]:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Of the line that fits the points best."""
+    """Return the slope of the line that fits the points best."""
     mean_x = math.fsum(x for x, _ in points) / len(points)
     mean_y = math.fsum(y for _, y in points) / len(points)
     covariance = math.fsum((x - mean_x) * (y - mean_y) for x, y in points)

@@ -1,4 +1,4 @@
-"""Agent transcripts from a seed: the same everywhere, made in memory and stored nowhere.
+"""Agent transcripts from a seed: the same everywhere, and made in memory.
 
 Half the user's turns lead to one to three tool calls with results of 200 to 20,000 characters
 (log-uniform; code or log lines): of the entries 52 % are messages, 24 % calls and 24 % results,
@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 SEED = 20261121
-_WORDS = (  # noqa: SIM905 - two hundred words in quotes and commas are no easier to read
+_WORDS = (  # noqa: SIM905 - two hundred words in quotes and commas are harder to read
     "the a to of in and is for on that with as it this be are from at by or an not can we "
     "you i have if will has was but error file test build cache index token memory session "
     "user request response timeout retry deploy server client update function class module "
@@ -37,7 +37,7 @@ _RESULT_CHARS = (200, 20_000)
 
 
 class Item(msgspec.Struct, frozen=True):
-    """What an agent adds next. `content` of a call is its name and arguments as JSON."""
+    """The next item of an agent. `content` of a call is its name and arguments as JSON."""
 
     kind: Literal["message", "tool_call", "tool_result"]
     role: Literal["user", "assistant", "tool"]
@@ -48,12 +48,12 @@ class Item(msgspec.Struct, frozen=True):
 
 
 def items(number: int, seed: int = SEED) -> list[Item]:
-    """The first `number` items of the transcript of this seed."""
+    """Return the first `number` items of the transcript of this seed."""
     return list(islice(_endless(random.Random(seed)), number))
 
 
 def transcripts(sessions: int, each: int) -> list[list[Item]]:
-    """The first `each` items of so many transcripts, each of a seed of its own."""
+    """Return the first `each` items of so many transcripts, each with its own seed."""
     return [items(each, SEED + number) for number in range(sessions)]
 
 
@@ -84,7 +84,7 @@ def _call_and_result(draw: random.Random, call_id: str) -> Iterator[Item]:
 
 
 def sentence(draw: random.Random, chars: int) -> str:
-    """Words with some punctuation, `chars` characters of them or one less."""
+    """Return words with some punctuation, `chars` characters of them or one less."""
     words: list[str] = []
     length = 0
     while length < chars:
