@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from memman.display import known_names, safe_repr, warn_once
-from memman.entries import is_blank, names_nothing
+from memman.entries import is_blank, is_encodable, names_nothing
 from memman.errors import ConfigError
 
 CountPolicy = Literal["local", "confirm", "estimate"]
@@ -187,6 +187,8 @@ class MemoryConfig:
                 raise ConfigError(f"{name} must be a name or None, not {safe_repr(value, 60)}")
             if value is not None and is_blank(value):
                 raise ConfigError(names_nothing(name, value))
+            if value is not None and not is_encodable(value):
+                raise ConfigError(f"{name} has a lone surrogate: {safe_repr(value, 60)}")
         _check_prompt(self.summary_prompt)
         if self._summarises and self.target_ratio * (1 + self.max_summary_ratio) > 1:
             raise ConfigError(
@@ -459,6 +461,8 @@ def _check_prompt(prompt: Any) -> None:
     if not isinstance(prompt, str):
         kind = type(prompt).__name__
         raise ConfigError(f"summary_prompt must be a template, a function or None, not {kind}")
+    if not is_encodable(prompt):
+        raise ConfigError("summary_prompt has a lone surrogate")
     found = _placeholders(prompt)
     if unknown := [name for name in found if name not in PROMPT_FIELDS]:
         known = ", ".join([f"{{{name}}}" for name in PROMPT_FIELDS])

@@ -47,7 +47,7 @@ def memman_summarizer(name: str) -> Summarizer | None:
 
     It is called once for a name, in the plugin whose entry point is the part before the colon. It must not
     import an SDK. A `MemmanError` reaches the caller: raise `SummarizerUnavailable` with the package to
-    install if an SDK is missing. `memman.summarizers.model_named` parses the name.
+    install if an SDK is missing. `memman.providers.model_named` parses the name.
     """
 
 

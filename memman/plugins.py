@@ -256,8 +256,9 @@ def chosen_plugins(only: Iterable[str] | None) -> Callable[[], Plugins]:
     """
     if only is None:
         return shared_plugins
-    names = () if isinstance(only, str) else tuple(only)
-    if isinstance(only, str) or not all(isinstance(name, str) for name in names):
+    listed = isinstance(only, Iterable) and not isinstance(only, str)
+    names = tuple(only) if listed else ()
+    if not listed or not all(isinstance(name, str) for name in names):
         raise InvalidInput(
             f"plugins must be a list of distributions, such as ['memman-openai'], not {safe_repr(only, 60)}"
         )

@@ -1379,7 +1379,7 @@ def test_what_is_no_path_of_a_file_is_named(path: str) -> None:
 
 
 def test_a_session_s_setting_that_cannot_be_stored_is_named() -> None:
-    refused(InvalidInput, "$.model", lambda memory: memory.update_config("s", model=LONE))
+    refused(ConfigError, "model has a lone", lambda memory: memory.update_config("s", model=LONE))
 
 
 @pytest.mark.parametrize(
@@ -1438,3 +1438,22 @@ def test_archive_path_that_cannot_be_opened_is_a_typed_error(tmp_path: Path) -> 
             work()
         assert isinstance(raised.value, MemmanError)
         assert raised.value.errno in (errno.ENOENT, errno.EISDIR)
+
+
+@pytest.mark.parametrize("setting", ["model", "summary_prompt"])
+def test_setting_with_a_lone_surrogate_is_refused(setting: str) -> None:
+    with pytest.raises(ConfigError, match="lone surrogate"):
+        MemoryConfig(**{setting: f"{{content}}{LONE}"})
+
+
+def test_plugins_that_are_no_list_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="plugins must be a list"):
+        MemoryManager(plugins=5)  # type: ignore[arg-type]
+
+
+def test_follow_on_a_closed_manager_raises() -> None:
+    memory = MemoryManager()
+    memory.add_user_message("s", "x")
+    memory.close()
+    with pytest.raises(StoreError, match="closed"):
+        list(memory.follow("s", timeout=0))

@@ -119,3 +119,32 @@ def test_a_receiver_of_a_trimmed_context_may_call_the_manager() -> None:
             return stats
 
     assert asyncio.run(trimmed()) == [20]
+
+
+CHANGED = "漢字かな交じり文 and a number %d"
+
+
+def test_window_is_priced_by_the_counter_that_came_back() -> None:
+    memory = MemoryManager(model="gpt-4o")
+    for number in range(5):
+        memory.add_user_message("s", CHANGED % number)
+    before = memory.get_stats("s").active_tokens
+    for model in ("claude-sonnet-4-5", "gpt-4o"):
+        memory.update_config(model=model)
+        memory.build_context("s")
+    assert memory.get_stats("s").active_tokens == before
+
+
+def test_overhead_after_another_model_is_that_of_its_own_framing() -> None:
+    def overhead(*models: str) -> int:
+        memory = MemoryManager(model=models[0], config=MemoryConfig(max_tokens=20_000))
+        for number in range(100):
+            entry = memory.add_user_message("s", f"hi {number}")
+        for model in models:
+            memory.get_stats("s")
+            memory.update_config(model=model)
+        memory.build_context("s")
+        memory.pin("s", entry.id)
+        return memory.get_stats("s").overhead_tokens
+
+    assert overhead("claude-sonnet-4-5", "gpt-4o") == overhead("gpt-4o")

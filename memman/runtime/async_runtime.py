@@ -63,7 +63,10 @@ class AsyncLock:
         try:
             await lock.acquire()
         finally:
-            self._waiting -= 1
+            if (
+                self._lock is lock
+            ):  # else its loop was closed, and nobody of the new one waits for it
+                self._waiting -= 1
 
     async def __aexit__(self, *exc: object) -> None:
         self.release()

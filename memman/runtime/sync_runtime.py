@@ -159,7 +159,12 @@ class SyncRuntime:
 
     def _on_thread(self, call: Callable[[], T], timeout: float) -> T:
         result = self._summarizer_calls.start(call)
-        if not wait([result], timeout).done:
+        try:
+            done = wait([result], timeout).done
+        except BaseException:  # interrupted: the call is left behind all the same
+            self._summarizer_calls.add(result)
+            raise
+        if not done:
             self._summarizer_calls.add(result)
             raise SummarizerTimeout(f"the summarizer took longer than {timeout:g} s")
         return result.result()

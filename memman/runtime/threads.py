@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextvars import copy_context
 from typing import TypeVar
 
 T = TypeVar("T")
-
-
-class CallTimeout(TimeoutError):
-    """A call took too long and was left behind on its thread."""
 
 
 def start_in_thread(call: Callable[[], T], name: str = "memman-call") -> Future[T]:
@@ -45,11 +41,3 @@ def in_thread(call: Callable[[], T]) -> Awaitable[T]:
     import asyncio
 
     return asyncio.wrap_future(start_in_thread(call))
-
-
-def run_with_timeout(call: Callable[[], T], seconds: float) -> T:
-    """Return or raise the result of `call` on a daemon thread; `CallTimeout` after so many seconds."""
-    result = start_in_thread(call)
-    if not wait([result], seconds).done:
-        raise CallTimeout(f"no result within {seconds:g} s")
-    return result.result()

@@ -37,7 +37,7 @@ class Additions:
             await log.follow_settings()
         entry = self._entry(new_entry, entry_id, pinned, metadata)
         async with log.lock:
-            await self._prepare([entry])
+            await self._prepare([entry], named=entry_id is not None)
             records = self._records([entry])
             if entry_id is not None and log.totals.era:
                 await self._refuse_deleted(entry_id)
@@ -91,9 +91,12 @@ class Additions:
             )
         return entry
 
-    async def _prepare(self, entries: Sequence[Entry]) -> None:
-        """Bring the window in step if it decides something about the entries. Under the lock."""
-        decides = entries[0].role == "system" or any(map(_is_unnamed, entries))
+    async def _prepare(self, entries: Sequence[Entry], *, named: bool = False) -> None:
+        """Bring the window in step if it decides something about the entries. Under the lock.
+
+        It does for ids of the caller's: one may have been deleted in an earlier era.
+        """
+        decides = named or entries[0].role == "system" or any(map(_is_unnamed, entries))
         await self._log.prepare(reads_window=decides)
 
     def _records(self, entries: Sequence[Entry]) -> tuple[Added, ...]:

@@ -134,6 +134,10 @@ class ContextBuilder:
         log = self._log
         if log.totals.nonce != self._nonce:
             self._begin(log.totals.nonce)
+        if log.resolved.counter is not self._counter and self._around is not None:
+            self._around = msgspec.structs.replace(self._around, framing=0, expected=0.0)
+        if log.resolved.counter is not self._counter:
+            self._framing = _Framing(-1, 0, 0.0)  # another counter, another framing
         if log.generation != self._generation or log.resolved.counter is not self._counter:
             self._generation, self._counter = log.generation, log.resolved.counter
             self._renderings, self._prices = {}, None

@@ -15,6 +15,7 @@ from memman.protocols import FeedItem
 from memman.runtime.base import Flag
 from memman.session.log import no_session
 from memman.session.shared import Shared
+from memman.session.store import CLOSED
 
 _PAGE = 500
 _MOST = 1_000_000  # records in one page, whatever limit is given
@@ -97,7 +98,12 @@ class Follower:
         self._timeout = timeout
 
     async def items(self) -> AsyncGenerator[FeedItem, None]:
-        """Yield each record once, until the timeout or the manager's `close`."""
+        """Yield each record once, until the timeout or the manager's `close`.
+
+        Raises `StoreError` if the manager was closed before.
+        """
+        if self._shared.closed:
+            raise StoreError(CLOSED)
         with self._woken() as flag:
             pause, last = self._least, monotonic()
             while True:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from memman import events
+from memman.counting import TokenCounter
 from memman.display import did_you_mean
 from memman.errors import IdConflict, MemmanError, SessionNotFound, StoreConflict
 from memman.log import LogState, Unfolding, own_count, places_for_commit
@@ -129,8 +130,8 @@ class SessionLog:
             return shared.resolved({}, frozenset())
 
     def _reconfigure(self) -> None:
-        self.resolved = self._resolve()
-        self._recount()
+        before, self.resolved = self.resolved.counter, self._resolve()
+        self._recount(before)
 
     async def follow_settings(self) -> None:
         """Take changed settings of the manager, before something is counted."""
@@ -252,11 +253,12 @@ class SessionLog:
         self.resolved = self._resolve()
         self._inflight = ()  # another manager of the store may begin it again
 
-    def _recount(self) -> None:
+    def _recount(self, before: TokenCounter) -> None:
         """Price the window by the counter in use, in this process only: records keep their count."""
         counter, window = self.resolved.counter, self.window
         known = (counter.fingerprint, "")
-        if any(item.entry.token_count.counter not in known for item in window.items):
+        other = before.fingerprint != counter.fingerprint  # the window is priced by that one
+        if other or any(item.entry.token_count.counter not in known for item in window.items):
             self._state = self._state.priced(counter.recount)
             self.generation += 1
 

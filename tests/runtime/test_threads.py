@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from memman.runtime.threads import CallTimeout, in_thread, run_with_timeout, start_in_thread
+from memman.runtime.threads import in_thread, start_in_thread
 
 CALLER = ContextVar("CALLER", default="none")
 
@@ -47,11 +47,3 @@ def test_cancelled_task_leaves_the_call_running() -> None:
         return await call
 
     assert asyncio.run(give_up())
-
-
-def test_late_call_raises_call_timeout() -> None:
-    release = threading.Event()
-    with pytest.raises(CallTimeout, match="no result within"):
-        run_with_timeout(release.wait, 0.01)
-    release.set()
-    assert run_with_timeout(release.wait, 5)

@@ -108,3 +108,16 @@ def test_compression_and_undo_work_with_repeated_ids(kind: Any) -> None:
     assert memory.get_entry("s", "e3").text.startswith("1 3 ")
     memory.undo_compression("s")
     assert [entry.text[:2] for entry in memory.get_active_entries("s")] == ["1 "] * 30
+
+
+def test_deleted_id_is_refused_after_a_clear_elsewhere(tmp_path: Any) -> None:
+    here, there = MemoryManager(tmp_path / "x.db"), MemoryManager(tmp_path / "x.db")
+    here.add_user_message("s", "secret", id="e1")
+    here.add_user_message("s", "other")
+    there.delete_entries("s", ["e1"])
+    there.clear_session("s")
+    with pytest.raises(IdConflict, match="was deleted"):
+        here.add_user_message("s", "again", id="e1")
+    MemoryManager().import_session(here.export_session("s"))
+    here.close()
+    there.close()
