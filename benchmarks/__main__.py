@@ -1,4 +1,4 @@
-"""Run the benchmarks: imports, cost, agent loops, shapes of use, compressing, stores, counting,
+"""Run the benchmarks: imports, cost, agent loops, shapes of use, compressions, stores, counting,
 real conversations.
 
     python -m benchmarks [--full] [--data FOLDER]
@@ -22,7 +22,7 @@ from benchmarks import (
     agent_loops,
     archives,
     calibration,
-    compressing,
+    compressions,
     cost,
     estimator,
     exactness,
@@ -86,7 +86,7 @@ def _commands(folder: Path, full: bool) -> list[str]:
     commands: tuple[tuple[str, Command, list[str]], ...] = (
         ("agent_loops", agent_loops.main, quick),
         ("shapes", shapes.main, quick),
-        ("compressing", compressing.main, quick),
+        ("compressions", compressions.main, quick),
         ("stores", stores.main, [*quick, "--data", str(folder)]),
         ("scale", scale.main, ["--quick"]),  # in full only by itself: it takes a quarter of an hour
         ("archives", archives.main, quick),

@@ -45,7 +45,7 @@ autodoc_type_aliases = {
     for module, names in {
         "archive": "Packing Source Target",
         "entries": "Accuracy Content EntryType Part Role",
-        "core.wiring": "Redact",
+        "core.core": "Redact",
         "core.methods": "State",
         "session": "OnConflict",
         "records": "Record ReplacementMethod",

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Self
 
 from memman.config import MemoryConfig
+from memman.core.core import Core, Redact
 from memman.core.methods import ManagerMethods
-from memman.core.wiring import Core, Redact
 from memman.formats import FormatName
 from memman.protocols import (
     AsyncStore,

@@ -14,8 +14,8 @@ from memman import events
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
 from memman.compression import CompressionPlan
 from memman.config import MemoryConfig
+from memman.core.core import Core, Redact
 from memman.core.methods import ManagerMethods, State
-from memman.core.wiring import Core, Redact
 from memman.entries import (
     Content,
     Entry,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from memman import AsyncMemoryManager, MemoryConfig, MemoryManager
-from memman.core.wiring import Core
+from memman.core.core import Core
 from memman.testing import AsyncScriptedSummarizer, FakeClock, ScriptedSummarizer
 from tests.patience import PATIENCE
 

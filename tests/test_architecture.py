@@ -22,7 +22,7 @@ PACKAGE = Path(memman.__file__).parent
 # The table of design.md, section 3. Packages of layer 2 know nothing of each other.
 LAYERS = {
     "errors": 0, "files": 0, "display": 0, "entries": 0, "config": 0, "ids": 0,
-    "extents": 0, "runtime": 0, "loading": 0,
+    "extents": 0, "runtime": 0, "lazy_imports": 0,
     "summary_metadata": 1,
     "records": 1, "protocols": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
     "log": 1, "results": 1,
@@ -56,7 +56,7 @@ ON_FIRST_USE = {
     ("memman.core.methods", "memman.session"),
     ("memman.core.methods", "memman.session.exporter"),
     ("memman.core.resolver", "memman.counting"),
-    ("memman.core.wiring", "memman.stores"),
+    ("memman.core.core", "memman.stores"),
     ("memman.summarizers.adapters", "memman.summarizers.command"),
 }
 AWAITING = {"session", "core", "async_manager", "runtime", "events", "testing"}

@@ -308,7 +308,7 @@ def test_a_cancelled_import_or_deletion_that_was_made_is_told() -> None:
 def test_close_waits_for_receivers_of_a_cancelled_method(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("memman.core.core._CLOSE_SECONDS", 0.05)
 
     async def run() -> list[str]:
         memory = AsyncMemoryManager(counter="chars4")

@@ -16,7 +16,7 @@ from memman.archive.document import (
 from memman.archive.info import ArchiveInfo, Packing, Source, Target
 from memman.archive.limits import ArchiveLimits
 from memman.archive.validation import with_entries
-from memman.loading import on_first_use
+from memman.lazy_imports import on_first_use
 
 if TYPE_CHECKING:
     from memman.archive.importer import ArchiveImport, session_of, verify

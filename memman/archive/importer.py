@@ -142,11 +142,11 @@ def verify(source: Source, *, limits: ArchiveLimits | None = None) -> ArchiveInf
         StateError: it is not valid, or exceeds a limit; `problems` lists every fault with its line.
         OSError: the file cannot be read.
     """
-    intake = ArchiveImport(source, limits)
+    importer = ArchiveImport(source, limits)
     try:
-        return intake.check()
+        return importer.check()
     finally:
-        intake.close()
+        importer.close()
 
 
 def _is_blank(entry: Entry) -> bool:

@@ -128,19 +128,19 @@ def heuristic_summary(entries: Sequence[Entry], quote: int = QUOTE_CHARS) -> str
     statistics, the first message is left out, and the numbers and tools are marked as lower bounds.
     Source of the shape: the fallback of the reference memory manager.
     """
-    glance = stats_of(entries)
+    stats = stats_of(entries)
     users = [entry for entry in entries if entry.type == "message" and entry.role == "user"]
-    least = "" if glance.whole else "At least "
-    lines = [_HEAD, f"{least}{glance.user_messages} user messages"]
-    if glance.first_message is not None:
-        lines.append(f'First: "{_quoted(glance.first_message, quote)}"')
+    least = "" if stats.whole else "At least "
+    lines = [_HEAD, f"{least}{stats.user_messages} user messages"]
+    if stats.first_message is not None:
+        lines.append(f'First: "{_quoted(stats.first_message, quote)}"')
     if users:
         lines.append(f'Last: "{_quoted(quotable(users[-1].text), quote)}"')
-    if glance.tools:
-        used = "Tools used" if glance.whole else "At least these tools used"
-        lines.append(f"{used}: {_quoted(', '.join(glance.tools), 2 * quote)}")
-    if glance.errors:
-        lines.append(f"{least}{glance.errors} errors encountered")
+    if stats.tools:
+        used = "Tools used" if stats.whole else "At least these tools used"
+        lines.append(f"{used}: {_quoted(', '.join(stats.tools), 2 * quote)}")
+    if stats.errors:
+        lines.append(f"{least}{stats.errors} errors encountered")
     return "\n".join(lines)
 
 

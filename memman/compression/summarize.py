@@ -127,7 +127,7 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
         window: the tokens that the summarizer takes in one call.
         prompt: the caller's own prompt.
         redact: applied to every entry first.
-        wordy: the summarizer recently ignored the length twice; clip its first reply.
+        truncates: the summarizer recently ignored the length twice; clip its first reply.
         parts: the parts that an earlier attempt has paid for.
     """
 
@@ -141,7 +141,7 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     window: int = UNKNOWN_WINDOW
     prompt: SummaryPrompt = None
     redact: Callable[[Entry], Entry] | None = None
-    wordy: bool = False
+    truncates: bool = False
     parts: FinishedParts | None = None
 
 
@@ -369,7 +369,7 @@ def _one(
             return made
         problem = f"the summary had {made} tokens, and {most} is the most"
         long = reply.text if made < composer.replaced else long
-        if long and options.wordy:
+        if long and options.truncates:
             break
     if not long:
         raise NoSummary(problem)

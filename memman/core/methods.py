@@ -27,8 +27,8 @@ from memman.core.arguments import (
     system_text,
     tools_json,
 )
+from memman.core.core import Core
 from memman.core.token_counts import TokenCounting
-from memman.core.wiring import Core
 from memman.counting.usage import usage_of
 from memman.display import safe_repr
 from memman.entries import (
@@ -231,16 +231,16 @@ class ManagerMethods:
             if format == "auto"
             else self._core.resolver.format_named(format)
         )
-        drafts = [check_new_entry(new_entry) for new_entry in form.parse(plain)]
+        new_entries = [check_new_entry(new_entry) for new_entry in form.parse(plain)]
         shared = self._core.shared
         labels = {
             label: shared.new_id()
-            for label in dict.fromkeys(new_entry.message_id for new_entry in drafts)
+            for label in dict.fromkeys(new_entry.message_id for new_entry in new_entries)
             if label is not None
         }
         usage = self._readable_usage(reported_usage(given))
         session = self._core.sessions.get(session_id)
-        entries = await session.add_all(drafts, labels)
+        entries = await session.add_all(new_entries, labels)
         if usage is not None:
             await session.record_usage(usage)
         return entries

@@ -18,7 +18,7 @@ from memman.counting import (
     model_ref,
     resolve,
     resolve_remote,
-    sound_specs,
+    valid_specs,
 )
 from memman.counting.counter import CallableCounter
 from memman.display import did_you_mean, warn_once
@@ -51,7 +51,7 @@ class Resolver:
         self._counter = _accepted(counter)
         self._plugins = plugins
         self.models = Models(plugins)
-        self._meters: dict[tuple[str | None, bool], TokenCounter] = {}
+        self._counters: dict[tuple[str | None, bool], TokenCounter] = {}
         self._remotes: dict[str, Remote | None] = {}
         self._breakers: dict[
             str, CircuitBreaker
@@ -66,12 +66,12 @@ class Resolver:
     def counter(self, config: MemoryConfig) -> TokenCounter:
         """Return the counter for a model and a counting policy."""
         key = (config.model, config.count_policy == "estimate")
-        meter = self._meters.get(key)
-        if meter is None:
+        found = self._counters.get(key)
+        if found is None:
             model = None if config.model is None else self.models.ref(config.model)
             counter, accuracy = self._resolved(config, model)
-            meter = self._meters[key] = TokenCounter(counter, accuracy, model=model)
-        return meter
+            found = self._counters[key] = TokenCounter(counter, accuracy, model=model)
+        return found
 
     def _resolved(self, config: MemoryConfig, model: ModelRef | None) -> tuple[Any, Accuracy]:
         given = self._counter
@@ -111,8 +111,8 @@ class Resolver:
         from memman.counting import RemoteTokenCounter, endpoint_breaker
 
         breaker = self._breakers.setdefault(fingerprint_of(counter), endpoint_breaker())
-        meter = RemoteTokenCounter(counter, model, accuracy=spec.accuracy, breaker=breaker)
-        return Remote(meter, form)
+        found = RemoteTokenCounter(counter, model, accuracy=spec.accuracy, breaker=breaker)
+        return Remote(found, form)
 
     def limits(self, model: str | None) -> tuple[int, int, int] | None:
         """Return (context, max_input, max_output) of a model in tokens; None if they are unknown."""
@@ -159,7 +159,7 @@ def model_names() -> list[str]:
 def known_counters(plugins: Plugins | None = None) -> list[CounterSpec]:
     """Return the counters of plugins, by default those of the process, then the built-in ones."""
     listed = (plugins or shared_plugins()).listed("memman_token_counters")
-    return [*sound_specs(listed), *builtin_specs()]
+    return [*valid_specs(listed), *builtin_specs()]
 
 
 def known_formats(plugins: Plugins | None = None) -> dict[str, Format]:

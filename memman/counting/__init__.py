@@ -29,8 +29,8 @@ from memman.counting.resolution import (
     resolve_remote,
 )
 from memman.counting.tool_prices import price_tools
-from memman.counting.validation import fingerprint_of, sound_specs
-from memman.loading import on_first_use
+from memman.counting.validation import fingerprint_of, valid_specs
+from memman.lazy_imports import on_first_use
 
 if TYPE_CHECKING:
     from memman.counting.overflow import Overflow, parse_overflow
@@ -76,5 +76,5 @@ __all__ = [
     "resolve",
     "resolve_remote",
     "sound_limits",
-    "sound_specs",
+    "valid_specs",
 ]

@@ -21,34 +21,44 @@ class TakenDown(Exception):
 class Flight:
     """A request in progress, shared by all callers that want its answer.
 
-    Threads and tasks wait for `answer`. `began` and `deadline` are times of the counter's timer, `era` is
-    the breaker's number of the call. `landed` is set under the counter's lock when the request ends.
+    Threads and tasks wait for `answer`. `began` and `deadline` are times of the counter's timer, `ticket`
+    is the breaker's number of the call. `ended` is set under the counter's lock when the request ends.
     `cancel` cancels a task, `call` is a call on a thread.
     """
 
-    __slots__ = ("_mine", "answer", "began", "call", "cancel", "deadline", "era", "key", "landed")
+    __slots__ = (
+        "_first",
+        "answer",
+        "began",
+        "call",
+        "cancel",
+        "deadline",
+        "ended",
+        "key",
+        "ticket",
+    )
 
-    def __init__(self, key: bytes, began: float, deadline: float, era: int) -> None:
-        self._mine = threading.Lock()
+    def __init__(self, key: bytes, began: float, deadline: float, ticket: int) -> None:
+        self._first = threading.Lock()
         self.key = key
         self.began = began
         self.deadline = deadline
-        self.era = era
-        self.landed = False
+        self.ticket = ticket
+        self.ended = False
         self.call: Future[Any] | None = None
         self.cancel: Callable[[], None] | None = None
         self.answer: Future[Any] = Future()
         # A running future cannot be cancelled: a task that stops waiting must not end it for the others.
         self.answer.set_running_or_notify_cancel()
 
-    def land(self) -> bool:
+    def end(self) -> bool:
         """End the request, under the counter's lock; return False if it had ended before."""
-        landed, self.landed = self.landed, True
-        return not landed
+        ended, self.ended = self.ended, True
+        return not ended
 
-    def mine(self) -> bool:
+    def is_first(self) -> bool:
         """Return True to the first caller, which makes the call; the others wait for it."""
-        return self._mine.acquire(blocking=False)
+        return self._first.acquire(blocking=False)
 
     def on_thread(self, call: Callable[[], Any], done: Done) -> None:
         """Make the call on a daemon thread, which a waiting caller may leave behind."""

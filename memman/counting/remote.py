@@ -122,7 +122,7 @@ class RemoteTokenCounter:
         plan = self._plan(rendered)
         if not isinstance(plan, Flight):
             return plan
-        if plan.mine():
+        if plan.is_first():
             self._launch(plan, plan.on_thread, self._counter.count_request, rendered)
         answer: TokenCount | CountFailure
         try:
@@ -145,7 +145,7 @@ class RemoteTokenCounter:
             known: asyncio.Future[TokenCount | CountFailure] = loop.create_future()
             known.set_result(plan)
             return known
-        if plan.mine():
+        if plan.is_first():
             self._launch(plan, plan.on_loop, self._counter.acount_request, rendered)
         alarm = loop.call_later(self._left(plan), self._expire, plan)
         waiting: asyncio.Future[TokenCount | CountFailure] = asyncio.wrap_future(plan.answer)
@@ -173,7 +173,7 @@ class RemoteTokenCounter:
             flight = self._flights.get(key)
             if flight is not None and now < flight.deadline:
                 return flight
-            return self._known(key, now) or self._board(key, now)
+            return self._known(key, now) or self._start_request(key, now)
 
     def _known(self, key: bytes, now: float) -> TokenCount | CountFailure | None:
         """Return the cached answer to this request, or to all requests. Needs the lock."""
@@ -187,13 +187,13 @@ class RemoteTokenCounter:
             self._held = None
         return None
 
-    def _board(self, key: bytes, now: float) -> Flight | CountFailure:
+    def _start_request(self, key: bytes, now: float) -> Flight | CountFailure:
         """Return a new request, or a failure if none may be made now. Needs the lock."""
         self._hung = [call for call in self._hung if not call.done()]
         if len(self._hung) >= _MOST_HUNG:
             return self._not_asked("busy", f"{len(self._hung)} of its earlier calls still hang")
-        era = self._breaker.admit(now)
-        if era is None:
+        ticket = self._breaker.admit(now)
+        if ticket is None:
             pause = self._breaker.pause(now)
             why = (
                 ""
@@ -201,7 +201,7 @@ class RemoteTokenCounter:
                 else f" ({pause.reason}); next call in {pause.until - now:.0f} s"
             )
             return self._not_asked("resting", f"it failed {FAILURES_IN_A_ROW} times in a row{why}")
-        flight = self._flights[key] = Flight(key, now, now + self.timeout, era)
+        flight = self._flights[key] = Flight(key, now, now + self.timeout, ticket)
         return flight
 
     def _not_asked(self, kind: Kind, why: str) -> CountFailure:
@@ -218,9 +218,9 @@ class RemoteTokenCounter:
     ) -> None:
         call = partial(method, rendered, timeout=self.timeout)
         try:
-            start(call, partial(self._land, flight))
+            start(call, partial(self._end, flight))
         except Exception as error:  # noqa: BLE001 - a third-party counter, or no thread left
-            self._land(flight, None, error)
+            self._end(flight, None, error)
 
     def _left(self, flight: Flight) -> float:
         return max(0.0, flight.deadline - self._timer())
@@ -228,7 +228,7 @@ class RemoteTokenCounter:
     def _expire(self, flight: Flight) -> None:
         """End a request at its deadline, and leave its call behind."""
         late = TimeoutError(f"no answer within {self.timeout:g} s")
-        if not self._land(flight, None, late):
+        if not self._end(flight, None, late):
             return
         if flight.cancel is not None:
             flight.cancel()
@@ -236,17 +236,17 @@ class RemoteTokenCounter:
             with self._lock:
                 self._hung.append(flight.call)
 
-    def _land(self, flight: Flight, answer: Any, error: BaseException | None) -> bool:
+    def _end(self, flight: Flight, answer: Any, error: BaseException | None) -> bool:
         """End a request with the result of its call; return False if it had ended before."""
         outcome = self._outcome(flight, answer, error)
         with self._lock:
-            if not flight.land():
+            if not flight.end():
                 return False
             if self._flights.get(flight.key) is flight:
                 del self._flights[flight.key]
             if not isinstance(outcome, BaseException):
                 self._remember(flight.key, outcome)
-        self._report(flight.era, outcome)
+        self._report(flight.ticket, outcome)
         if isinstance(outcome, BaseException):
             flight.answer.set_exception(outcome)
         else:
@@ -288,16 +288,16 @@ class RemoteTokenCounter:
         elif again.kind in _OF_THE_REQUEST:
             self._answers[key] = again
 
-    def _report(self, era: int, outcome: TokenCount | CountFailure | BaseException) -> None:
+    def _report(self, ticket: int, outcome: TokenCount | CountFailure | BaseException) -> None:
         """Report the outcome of a call to the breaker of its endpoint."""
         if isinstance(outcome, TokenCount):
-            self._breaker.record_success(era)
+            self._breaker.record_success(ticket)
         elif isinstance(outcome, BaseException) or outcome.kind in _NO_VERDICT:
-            self._breaker.record_no_outcome(self._timer(), era)
+            self._breaker.record_no_outcome(self._timer(), ticket)
         elif outcome.kind in _OF_THE_ENDPOINT:
-            self._breaker.record_failure(self._timer(), outcome.reason, era)
+            self._breaker.record_failure(self._timer(), outcome.reason, ticket)
         else:
-            self._breaker.record_success(era)
+            self._breaker.record_success(ticket)
 
 
 def endpoint_breaker() -> CircuitBreaker:

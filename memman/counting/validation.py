@@ -15,18 +15,18 @@ logger = logging.getLogger("memman.counting")
 _METHODS = {False: ("count_texts",), True: ("count_request", "acount_request")}
 
 
-def sound_specs(listed: Iterable[tuple[str, object]]) -> list[CounterSpec]:
+def valid_specs(listed: Iterable[tuple[str, object]]) -> list[CounterSpec]:
     """Return the valid specs among those that plugins list, as (plugin, spec); log each other one."""
     specs = []
     for plugin, item in listed:
-        if isinstance(item, CounterSpec) and _is_sound(item):
+        if isinstance(item, CounterSpec) and _is_valid(item):
             specs.append(item)
         else:
             logger.warning("plugin %s lists an invalid counter: %s", plugin, safe_repr(item, 200))
     return specs
 
 
-def _is_sound(spec: CounterSpec) -> bool:
+def _is_valid(spec: CounterSpec) -> bool:
     named = isinstance(spec.name, str) and spec.name != ""
     return named and spec.accuracy in get_args(Accuracy) and callable(spec.match)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from memman.explain.explanation import Explanation, SummarizerState, Trigger, explained
 from memman.explain.history import CompressionStatus, EntryStatus, LogHistory
 from memman.explain.shares import LargeEntry, Share, Shares, shares_of
-from memman.loading import on_first_use
+from memman.lazy_imports import on_first_use
 
 if TYPE_CHECKING:
     from memman.explain.comparison import ComparedReplacement, ComparedValue, Comparison, compare

@@ -191,9 +191,9 @@ def _until(trigger: Trigger) -> str:
 
 def _size(trigger: Trigger) -> str:
     used = trigger.tokens + trigger.overhead_tokens
-    beside = f", {trigger.overhead_tokens:,} of them overhead" if trigger.overhead_tokens else ""
+    overhead = f", {trigger.overhead_tokens:,} of them overhead" if trigger.overhead_tokens else ""
     most = "" if trigger.max_entries is None else f" of {trigger.max_entries:,}"
-    return f"{used:,} of {trigger.max_tokens:,} tokens{beside}; {trigger.entries:,}{most} entries"
+    return f"{used:,} of {trigger.max_tokens:,} tokens{overhead}; {trigger.entries:,}{most} entries"
 
 
 def _compression(last: CompressionStatus) -> str:

@@ -188,7 +188,7 @@ class LogHistory:
         statuses: dict[str, EntryStatus] = {}
         for name, entry in self.entries.items():
             state, shown_by = self._state_of_entry(name, shown)
-            own, showing = find(name), find(shown_by or "")
+            own, visible = find(name), find(shown_by or "")
             statuses[name] = EntryStatus(
                 entry_id=name,
                 seq=entry.seq,
@@ -198,8 +198,8 @@ class LogHistory:
                 pinned=own is not None and own.pinned,
                 compression_id=self.history.hider(name),
                 shown_by=shown_by,
-                shown_at=showing.entry.seq if showing else None,
-                shown_address=showing.entry.address if showing else None,
+                shown_at=visible.entry.seq if visible else None,
+                shown_address=visible.entry.address if visible else None,
                 undone=tuple(self._undone.get(name, ())),
                 retrievable=name not in self.deleted,
             )

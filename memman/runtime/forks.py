@@ -32,7 +32,7 @@ _renewals: set[Callable[[], Callable[[], None] | None]] = set()
 _at_rest = threading.local()
 
 
-def tell_of_forks(one: Forking) -> None:
+def register_for_forks(one: Forking) -> None:
     """Call the methods of `one` at every fork, as long as it lives."""
     _known[id(one)] = one
 

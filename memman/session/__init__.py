@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from memman.archive.info import OnConflict
-from memman.loading import on_first_use
+from memman.lazy_imports import on_first_use
 from memman.session.cache import SessionCache
 from memman.session.policy import CompressionRequest
 from memman.session.session import Session

@@ -260,7 +260,7 @@ class Compressor:
             window=config.summarizer_window or own or UNKNOWN_WINDOW,
             prompt=config.summary_prompt,
             redact=None if self._shared.redact is None else self._redacted,
-            wordy=self.policy.backoff.truncates,
+            truncates=self.policy.backoff.truncates,
             parts=self.policy.backoff.parts,
         )
         factory = self._shared.make_entry(resolved.counter)

@@ -80,7 +80,7 @@ class _Built(msgspec.Struct, frozen=True, gc=False):
         return Priced(estimated, estimated - self.reserved, whole)
 
 
-class _Around(msgspec.Struct, frozen=True, gc=False):
+class _LastOverhead(msgspec.Struct, frozen=True, gc=False):
     """The tokens around the entries of the last context: system prompt and tools, and framing.
 
     `expected` is the framing by the entries' types alone.
@@ -104,7 +104,7 @@ class ContextBuilder:
     """Builds a session's contexts. It keeps the last one, and a rendering of the window in each format."""
 
     __slots__ = (
-        "_around", "_before", "_counter", "_fell_back", "_framing", "_generation", "_left_out", "_log",
+        "_before", "_counter", "_fell_back", "_framing", "_generation", "_last_overhead", "_left_out", "_log",
         "_nonce", "_outbox", "_priced", "_prices", "_renderings", "_resolved", "_sent", "_shared",
     )  # fmt: skip
 
@@ -125,7 +125,7 @@ class ContextBuilder:
         self._sent: _Built | None = None  # the last one in any case, for `unchanged_prefix`
         self._priced: dict[str, Priced] = {}  # the last context of each other model
         self._left_out: tuple[Context, int] | None = None
-        self._around: _Around | None = None  # of the last context
+        self._last_overhead: _LastOverhead | None = None  # of the last context
         self._framing = _Framing(-1, 0, 0.0)
         self._prices: tuple[float, Callable[[Entry], float]] | None = None  # of framing
 
@@ -134,8 +134,10 @@ class ContextBuilder:
         log = self._log
         if log.totals.nonce != self._nonce:
             self._begin(log.totals.nonce)
-        if log.resolved.counter is not self._counter and self._around is not None:
-            self._around = msgspec.structs.replace(self._around, framing=0, expected=0.0)
+        if log.resolved.counter is not self._counter and self._last_overhead is not None:
+            self._last_overhead = msgspec.structs.replace(
+                self._last_overhead, framing=0, expected=0.0
+            )
         if log.resolved.counter is not self._counter:
             self._framing = _Framing(-1, 0, 0.0)  # another counter, another framing
         if log.generation != self._generation or log.resolved.counter is not self._counter:
@@ -159,14 +161,14 @@ class ContextBuilder:
         """
         log = self._log
         window, reserved = log.window, log.resolved.config.overhead_tokens
-        around = sum(self.around())
+        measured = sum(self.fixed_and_framing())
         if log.calibration.is_empty:
-            return max(reserved, around)
-        unseen = max(0, reserved - around)
-        correction = self._correction(window.tokens + around, unseen, None)
-        return max(around + min(correction, max(unseen, log.resolved.headroom)), -window.tokens)
+            return max(reserved, measured)
+        unspent = max(0, reserved - measured)
+        correction = self._correction(window.tokens + measured, unspent, None)
+        return max(measured + min(correction, max(unspent, log.resolved.headroom)), -window.tokens)
 
-    def around(self) -> tuple[int, int]:
+    def fixed_and_framing(self) -> tuple[int, int]:
         """Return the tokens that the next context will have around its entries: fixed, and framing.
 
         System prompt, tools and framing are those of the last context, in full. Entries that were added
@@ -174,7 +176,10 @@ class ContextBuilder:
         """
         self._follow()
         window = self._log.window
-        expected, last = self._expected(window, self._log.resolved.counter).tokens, self._around
+        expected, last = (
+            self._expected(window, self._log.resolved.counter).tokens,
+            self._last_overhead,
+        )
         if last is None:
             return 0, ceil(expected)
         if last.epoch == window.epoch:
@@ -307,8 +312,8 @@ class ContextBuilder:
             reserved = max(0, reserved - prompt - defined)
         trimmed: tuple[Replacement, ...] = ()
         left_out = 0
-        around = rendering.added + rendering.edges
-        counted = window.tokens + around + prompt + defined
+        framing = rendering.added + rendering.edges
+        counted = window.tokens + framing + prompt + defined
         reserved = self._reserved(reserved, counted, limit, request.model)
         total = counted + reserved
         if total > limit:
@@ -323,20 +328,19 @@ class ContextBuilder:
                 lambda: rendering_in(form, counter, nonce),
                 self._shared.make_entry(counter),
             )
-            around = rendering.added + rendering.edges
-            left_out = total - (window.tokens + around + fixed)
+            framing = rendering.added + rendering.edges
+            left_out = total - (window.tokens + framing + fixed)
             total -= left_out
         if limit <= most and window is own:  # a larger budget is another model's
             expected = self._expected(own, counter).tokens
-            framing = rendering.added + rendering.edges
-            self._around = _Around(own.epoch, prompt + defined, framing, expected)
+            self._last_overhead = _LastOverhead(own.epoch, prompt + defined, framing, expected)
         messages = rendering.messages(request.system)
         unchanged = 0
         if self._sent is not None and self._sent.context.format == request.format:
             unchanged = common_prefix(self._sent.messages, messages)
         context = Context(
             request.format, limit, counter.total(total), rendering.system(request.system), trimmed,
-            unchanged, messages, dict(window.shares), (prompt, defined, reserved, around),
+            unchanged, messages, dict(window.shares), (prompt, defined, reserved, framing),
         )  # fmt: skip
         if trimmed:
             self._left_out = context, left_out
@@ -468,9 +472,9 @@ def price_given(
     framing = framing_in(counter.model, form.name)
     prompt = 0
     if system:
-        around = form.message_framing if framing is None else ceil(framing.message)
+        own = form.message_framing if framing is None else ceil(framing.message)
         extras = prompt_in(form, system).extras if form.inline_system else ()
-        prompt = counter.text_cached(system) + around + sum(map(counter.text_cached, extras))
+        prompt = counter.text_cached(system) + own + sum(map(counter.text_cached, extras))
     return prompt, counter.tools_cached(tools, form.name) if tools else 0
 
 

@@ -131,7 +131,7 @@ class CompressionPolicy:
             budget = resolve_budget(resolved.config, limits, target_tokens=target_tokens)
             summary_tokens = max(budget.summary_tokens, SMALLEST_SUMMARY)  # also for a small target
             budget = msgspec.structs.replace(budget, summary_tokens=summary_tokens)
-        _, framing = self._contexts.around()
+        _, framing = self._contexts.fixed_and_framing()
         fixed, target = self._contexts.overhead() - framing, budget.target_tokens
         # Entries that go take their framing with them.
         limit = max(0, budget.max_tokens - fixed) * window.tokens // max(1, window.tokens + framing)

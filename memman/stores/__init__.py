@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from memman.loading import on_first_use
+from memman.lazy_imports import on_first_use
 from memman.stores.memory import MemoryStore
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from itertools import islice
 from memman.errors import StoreConflict
 from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
 from memman.records import Record, SessionTotals, ids_hidden_by, ids_made_by, tombstone
-from memman.runtime.forks import tell_of_forks
+from memman.runtime.forks import register_for_forks
 from memman.stores.rows import (
     fits,
     foreign_cursor,
@@ -123,7 +123,7 @@ class MemoryStore:
         # the number in `_listed`, which also has the number of each session's records in it.
         self._feed: list[tuple[str, _Log, int]] = []
         self._listed: tuple[int, dict[str, tuple[_Log, int]]] = (0, {})
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def before_fork(self) -> None:
         """Wait for the change under way, of which the child would have a half."""

@@ -19,7 +19,7 @@ from memman.display import safe_repr
 from memman.entries import file_mode
 from memman.errors import StoreBusy, StoreError, StoreFull
 from memman.files import make_private
-from memman.runtime.forks import tell_of_forks
+from memman.runtime.forks import register_for_forks
 from memman.stores.drivers import Driver, error_code, library, written
 from memman.stores.rows import UNREADABLE, UnknownRecord
 from memman.stores.schema import APPLICATION_ID, VERSION, create, distrust, strange_part
@@ -73,7 +73,7 @@ class SQLiteFile:
         self._files: tuple[object, ...] = ()  # identities of the files that were opened
         self._look_at = 0.0  # when to check them again
         self._open = self._connect()
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def __del__(self) -> None:
         # From Python 3.13 on an unclosed connection warns, but a program may drop its manager unclosed.

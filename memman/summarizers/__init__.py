@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from memman.loading import on_first_use
+from memman.lazy_imports import on_first_use
 from memman.summarizers.adapters import DIGEST, Asker, Summarizers
 
 if TYPE_CHECKING:

@@ -264,11 +264,11 @@ class CounterConformance(CounterSpecConformance):
     def test_memman_takes_its_answers_as_they_are(self) -> None:
         accuracy = self.spec.accuracy if self.spec is not None else "high"
         counter = self.make_counter()
-        meter = TokenCounter(counter, accuracy)
+        tokens = TokenCounter(counter, accuracy)
         for text in SAMPLES:
-            count = finished(lambda text=text: meter.count_text(text), self.deadline)  # type: ignore[misc]  # mypy infers no lambda with a default
+            count = finished(lambda text=text: tokens.count_text(text), self.deadline)  # type: ignore[misc]  # mypy infers no lambda with a default
             assert count.counter == counter.fingerprint, (
-                f"memman estimates instead: {meter.failure}"
+                f"memman estimates instead: {tokens.failure}"
             )
             assert count.accuracy == accuracy
 

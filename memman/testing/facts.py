@@ -9,7 +9,7 @@ import msgspec
 from memman.async_manager import AsyncMemoryManager
 from memman.explain.values import stands_alone
 from memman.manager import MemoryManager
-from memman.testing.laws import settled
+from memman.testing.laws import finished_answer
 
 
 class Survival(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ def survival(
     `8841` is not found in `18841`. An `AsyncMemoryManager` runs in a loop of its own, so not inside a
     running one. Raises the errors of `get_context_for_llm`.
     """
-    text = settled(manager.get_context_for_llm(session_id))
+    text = finished_answer(manager.get_context_for_llm(session_id))
     kept: dict[str, bool] = {fact: stands_alone(fact, text) for fact in facts}
     return Survival(
         tuple(fact for fact, found in kept.items() if found),

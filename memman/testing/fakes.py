@@ -150,16 +150,16 @@ def record_events(
     sender: Any = ANY, kinds: Iterable[type[events.Event]] = tuple(events.SIGNALS)
 ) -> Iterator[list[events.Event]]:
     """Yield the list of events of `kinds` that `sender` (any by default) emits inside the block."""
-    told: list[events.Event] = []
+    received: list[events.Event] = []
 
     def receive(_sender: Any, *, event: events.Event) -> None:
-        told.append(event)
+        received.append(event)
 
     signals = [events.SIGNALS[kind] for kind in kinds]
     for signal in signals:
         signal.connect(receive, sender=sender)
     try:
-        yield told
+        yield received
     finally:
         for signal in signals:
             signal.disconnect(receive)  # from every sender: with one, blinker keeps a trace of it

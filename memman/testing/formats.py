@@ -65,7 +65,7 @@ CONVERSATIONS: dict[str, tuple[NewEntry, ...]] = {
     "assistant last, with a blank at its end": (user(), assistant("done \n")),
     "two of a role in a row": (user(), user(), assistant(), assistant(), user()),
     "a call and its result": (user(), call("c1"), result("c1"), assistant()),
-    "text beside parallel calls": (
+    "text with parallel calls": (
         user(), assistant("both", "m"), call("c1", "m"), call("c2", "m"), result("c2"), result("c1"),
     ),
     "calls and results without ids": (user(), call(), call(), result(), result(), user()),

@@ -124,7 +124,7 @@ def in_threads(actions: Sequence[Callable[[], T]], seconds: float = _PATIENCE) -
     return results
 
 
-def settled(answer: Any) -> Any:
+def finished_answer(answer: Any) -> Any:
     """Return an answer, awaited if it is awaitable."""
     return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
 

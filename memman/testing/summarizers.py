@@ -18,7 +18,7 @@ from memman.events import CompressionResult
 from memman.manager import MemoryManager
 from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
 from memman.runtime import is_async_callable
-from memman.testing.laws import finished, in_threads, settled
+from memman.testing.laws import finished, finished_answer, in_threads
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 _CAP = 400  # tokens
@@ -178,7 +178,7 @@ class SummarizerConformance:
 
 
 def _asked(summarizer: Summarizer, request: SummaryRequest) -> SummaryReply:
-    reply = settled(summarizer.summarize(request))
+    reply = finished_answer(summarizer.summarize(request))
     assert isinstance(reply, SummaryReply), f"it answered with a {type(reply).__name__}"
     return reply
 

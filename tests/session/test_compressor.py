@@ -602,7 +602,7 @@ def test_close_waits_for_a_summary_that_is_nearly_there(make: Make) -> None:
 def test_summary_after_close_changes_nothing(
     make: Make, monkeypatch: pytest.MonkeyPatch, on_failure: str
 ) -> None:
-    monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.02)
+    monkeypatch.setattr("memman.core.core._CLOSE_SECONDS", 0.02)
     store = MemoryStore()
     use, gate = background(make, store=store, on_failure=on_failure)
     with record_events(use.memory) as emitted:
@@ -622,7 +622,7 @@ def test_summary_after_close_changes_nothing(
 def test_summary_after_its_file_was_closed_raises_nothing(
     make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.02)
+    monkeypatch.setattr("memman.core.core._CLOSE_SECONDS", 0.02)
     path = str(tmp_path / "chat.db")
     use, gate = background(make, store=path)
     fill(use, 10)
@@ -656,7 +656,7 @@ def test_compress_by_hand_after_close_changes_nothing(make: Make) -> None:
 
 
 def test_close_waits_for_a_write_under_way(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr("memman.core.core._CLOSE_SECONDS", 0.01)
     monkeypatch.setattr("memman.runtime.async_runtime._CANCEL_SECONDS", 0.01)
     hold, at_it = threading.Event(), threading.Event()
 

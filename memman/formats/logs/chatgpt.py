@@ -70,15 +70,15 @@ def _walked(item: JSONObject) -> Iterator[tuple[JSONObject, bool]]:
     for at in path:
         if message := _message(mapping[at]):
             yield message, True
-        beside = [name for name in reversed(_children(mapping[at])) if name not in live]
-        while beside:
-            name = beside.pop()
+        others = [name for name in reversed(_children(mapping[at])) if name not in live]
+        while others:
+            name = others.pop()
             if name in seen or name not in mapping:
                 continue
             seen.add(name)
             if message := _message(mapping[name]):
                 yield message, False
-            beside += reversed(_children(mapping[name]))
+            others += reversed(_children(mapping[name]))
 
 
 def _path(mapping: JSONObject, at: JSON) -> list[str]:

@@ -49,7 +49,7 @@ text.surrogate | No string holds a lone surrogate. | claude-code#1709, opencode#
 _OPENAI = """
 system.shape | System text is a message, not a parameter. | openai 3.51 CompletionCreateParams
 shape.message | A message is an object with a known role. | openai 3.51 ChatCompletionMessageParam
-shape.content | Content is a string or typed parts; null only beside calls, a refusal or audio. | \
+shape.content | Content is a string or typed parts; null only with calls, a refusal or audio. | \
 docker-agent#63, llama_index#17921, langgraphjs#370; openai 3.51 message types
 shape.tool-calls | tool_calls is a non-empty list of objects with a type and a body. | \
 openai-python#2061, openai-node#1341; openai 3.51 message types

@@ -31,7 +31,7 @@ RULES = rules_of(
 system.shape | System text is a message, not a parameter. | mistral-common 1.13 SystemMessage
 shape.message | A message is an object with the role system, user, assistant or tool. | \
 mistral-common 1.13 Roles
-shape.content | Content is a string or typed chunks; null only beside calls. | \
+shape.content | Content is a string or typed chunks; null only with calls. | \
 mistral-common 1.13 UserMessage, ToolMessage
 shape.chunk-role | An assistant's chunks are text and thoughts. | \
 mistral-common 1.13 AssistantMessage

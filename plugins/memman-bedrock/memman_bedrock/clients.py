@@ -57,7 +57,7 @@ def _made(session: Any, timeout: float) -> Any:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def mapped_errors() -> Iterator[None]:
     """Turn the errors of boto3 before a request into `CounterUnavailable` or `InvalidInput`."""
     from botocore import exceptions as of_boto
 

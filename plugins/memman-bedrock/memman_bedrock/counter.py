@@ -10,7 +10,7 @@ from typing import Any, Final
 from memman.errors import CounterUnavailable
 from memman.protocols import ModelRef
 from memman.providers import failure_of, in_thread, model_ref
-from memman_bedrock.clients import Clients, told
+from memman_bedrock.clients import Clients, mapped_errors
 from memman_bedrock.models import BedrockModel, bedrock_model, region_of
 from memman_bedrock.request import converse_input
 
@@ -42,12 +42,12 @@ class BedrockCounter:
 
     def ready(self) -> None:
         """Raise `CounterUnavailable` if a region or a profile is missing; make no request."""
-        with told():
+        with mapped_errors():
             self._clients.ready(_READY_SECONDS)
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
         """Return Bedrock's `inputTokens`. Raises boto3's errors, and `InvalidInput`."""
-        with told():
+        with mapped_errors():
             client = self._clients.ready(timeout)
             until = self._timer() + timeout
             asked = converse_input(rendered)

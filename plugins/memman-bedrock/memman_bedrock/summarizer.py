@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from memman.protocols import SummaryReply
 from memman.providers import SYSTEM, ProviderSummarizer, billed, model_ref
-from memman_bedrock.clients import Clients, told
+from memman_bedrock.clients import Clients, mapped_errors
 from memman_bedrock.models import bedrock_model, region_of
 
 _CUT_OFF: Final = ("max_tokens", "model_context_window_exceeded")
@@ -59,7 +59,7 @@ class BedrockSummarizer(ProviderSummarizer):
             "inferenceConfig": {"maxTokens": most},
             **self._options,
         }
-        with told():
+        with mapped_errors():
             # In tenths of a second, so that one client serves all first attempts.
             client = self._clients.ready(max(0.1, round(seconds, 1)))
             return client.converse(**asked)

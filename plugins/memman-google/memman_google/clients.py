@@ -48,7 +48,7 @@ class Clients:
             return self._client
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def mapped_errors(self) -> Iterator[None]:
         """Turn missing or expired credentials into `CounterUnavailable`."""
         from google.auth.exceptions import DefaultCredentialsError, RefreshError
 

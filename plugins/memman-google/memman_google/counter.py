@@ -32,12 +32,12 @@ class GoogleCounter:
 
     def ready(self) -> None:
         """Raise `CounterUnavailable` if a key or a setting is missing; make no request."""
-        with self._clients.told():
+        with self._clients.mapped_errors():
             self._clients.ready()
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
         """Return Google's `total_tokens`. Raises the SDK's errors, and `InvalidInput`."""
-        with self._clients.told():
+        with self._clients.mapped_errors():
             models = self._clients.ready().models
             answer: Any = models.count_tokens(**self._arguments(rendered, timeout))
         tokens: int = answer.total_tokens
@@ -51,7 +51,7 @@ class GoogleCounter:
             if self._vertex and not self._clients.given:
                 # google-auth looks for credentials on a pool's thread, which would hold up the loop's end.
                 return await in_thread(lambda: self.count_request(rendered, timeout=timeout))
-            with self._clients.told():
+            with self._clients.mapped_errors():
                 client = self._clients.known
                 if client is None:
                     client = await in_thread(self._clients.ready)

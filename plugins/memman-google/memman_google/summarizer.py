@@ -64,7 +64,7 @@ class GoogleSummarizer(ProviderSummarizer):
             **self._options,
         }
         config = GenerateContentConfig(**fields)
-        with self._clients.told():
+        with self._clients.mapped_errors():
             generate = self._clients.ready().models.generate_content
             return generate(model=self._name, contents=prompt, config=config)
 

@@ -1,6 +1,6 @@
 """Compressing: the time of planning, and a compression's cost, which depends on its window alone.
 
-    python -m benchmarks.compressing [--quick]
+    python -m benchmarks.compressions [--quick]
 
 - planning: `plan_compression` for a window of 1,000 entries, when clearing tool results is enough and
   when a summary is needed, too. The public method returns a row for each entry; `compress` plans without.
@@ -269,7 +269,7 @@ def measure(sizes: Sizes) -> Measurement:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     logging.getLogger("memman").addHandler(logging.NullHandler())
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.compressing", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compressions", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help="small sizes")
     found = measure(QUICK if parser.parse_args(arguments).quick else FULL)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import compressing
-from benchmarks.compressing import Sizes
+from benchmarks import compressions
+from benchmarks.compressions import Sizes
 
 TINY = Sizes(
     windows=(40, 80), exchanges=(20, 40), histories=(50, 300), digested=2_000, rounds=3, undone=2
@@ -13,8 +13,8 @@ TINY = Sizes(
 
 
 def test_planning_is_measured_with_and_without_a_summary() -> None:
-    cleared = compressing.planning(300, 0.8, 1)
-    summarized = compressing.planning(300, 0.3, 1)
+    cleared = compressions.planning(300, 0.8, 1)
+    summarized = compressions.planning(300, 0.3, 1)
     assert set(cleared.actions) == {"keep", "stub"}
     assert set(summarized.actions) == {"keep", "stub", "summary"}
     assert sum(cleared.actions.values()) == sum(summarized.actions.values()) == 300
@@ -22,18 +22,18 @@ def test_planning_is_measured_with_and_without_a_summary() -> None:
 
 def test_growth_is_the_exponent_of_cost_over_length() -> None:
     lengths = (100, 200, 400)
-    assert compressing.growth(lengths, [7 * n for n in lengths]) == pytest.approx(1)
-    assert compressing.growth(lengths, [0.1 * n * n for n in lengths]) == pytest.approx(2)
+    assert compressions.growth(lengths, [7 * n for n in lengths]) == pytest.approx(1)
+    assert compressions.growth(lengths, [0.1 * n * n for n in lengths]) == pytest.approx(2)
 
 
 def test_windows_that_differ_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compressing, "_SAME", -1)
+    monkeypatch.setattr(compressions, "_SAME", -1)
     with pytest.raises(AssertionError, match="the windows differ"):
-        compressing.histories((50, 300), 3)
+        compressions.histories((50, 300), 3)
 
 
 def test_every_goal_is_measured() -> None:
-    found = compressing.measure(TINY)
+    found = compressions.measure(TINY)
     assert [goal.limit for goal in found.goals] == [1, 1, 1.05, 1.05, 1.05, 200]
     # An exponent over sizes that take no time is noise, and may be below 0.
     assert all(goal.measured > 0 for goal in found.goals if goal.limit != 1.05)
