@@ -136,7 +136,7 @@ def test_an_entry_that_does_not_exist_is_named(act: Any) -> None:
     refused(EntryNotFound, "'nothing'", act)
 
 
-def test_undo_without_a_compression_says_that_there_is_none() -> None:
+def test_undo_without_a_compression_has_a_reason() -> None:
     memory = manager()
     memory.add_user_message("s", "x")
     refused(EntryNotFound, "no compression", lambda m: m.undo_compression("s"), memory)
@@ -168,7 +168,7 @@ BAD_IDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", BAD_IDS)
 @pytest.mark.parametrize("verb", READING | WRITING)
-def test_a_bad_session_id_is_refused_by_every_verb(verb: str, kind: str) -> None:
+def test_bad_session_id_is_refused_by_every_method(verb: str, kind: str) -> None:
     memory = manager()
     with pytest.raises(InvalidInput, match="session_id"):
         (READING | WRITING)[verb](memory, BAD_IDS[kind])
@@ -271,7 +271,7 @@ WITH_CONTENT: dict[str, Callable[[MemoryManager, Any], Any]] = {
 
 @pytest.mark.parametrize("kind", BAD_CONTENT)
 @pytest.mark.parametrize("verb", WITH_CONTENT)
-def test_content_that_is_no_text_and_no_parts_is_refused(verb: str, kind: str) -> None:
+def test_content_must_be_text_or_parts(verb: str, kind: str) -> None:
     refused(InvalidInput, "content", lambda memory: WITH_CONTENT[verb](memory, BAD_CONTENT[kind]))
 
 
@@ -284,7 +284,7 @@ NAMED: dict[str, Callable[[MemoryManager, Any], Any]] = {
 
 @pytest.mark.parametrize("name", [None, 7, b"x", LONE, ["x"]], ids=repr)
 @pytest.mark.parametrize("what", NAMED)
-def test_a_name_that_is_no_text_is_refused(what: str, name: Any) -> None:
+def test_name_must_be_text(what: str, name: Any) -> None:
     refused(InvalidInput, what.split(" of ")[0], lambda memory: NAMED[what](memory, name))
 
 
@@ -295,7 +295,7 @@ def test_a_calls_arguments_are_a_mapping_or_text(arguments: Any) -> None:
 
 @pytest.mark.parametrize("argument", ["pinned", "is_error", "compress"])
 @pytest.mark.parametrize("value", ["yes", 1, []], ids=repr)
-def test_a_switch_that_is_no_bool_is_refused(argument: str, value: Any) -> None:
+def test_switch_must_be_a_bool(argument: str, value: Any) -> None:
     given = {argument: value}
     refused(
         InvalidInput, argument, lambda memory: memory.add_tool_result("s", "shell", "x", **given)
@@ -394,7 +394,7 @@ def test_a_model_must_be_a_name(model: Any) -> None:
 
 
 @pytest.mark.parametrize("name", [7, "nope"], ids=repr)
-def test_an_unknown_format_is_named_beside_the_known_ones(name: Any) -> None:
+def test_unknown_format_error_lists_the_known_ones(name: Any) -> None:
     refused(MemmanError, repr(name), lambda memory: memory.build_context("s", format=name))
     messages = [{"role": "user", "content": "x"}]
     refused(MemmanError, repr(name), lambda m: m.add_messages("s", messages, format=name))
@@ -411,7 +411,7 @@ def test_ids_to_delete_must_be_ids(ids: Any) -> None:
 
 
 @pytest.mark.parametrize("verb", ["get_entry", "pin", "unpin", "undo_compression"])
-def test_an_entry_id_that_is_no_text_is_a_typed_error(verb: str) -> None:
+def test_entry_id_must_be_text(verb: str) -> None:
     refused(MemmanError, "", lambda memory: getattr(memory, verb)("s", ["x"]))
 
 
@@ -485,7 +485,7 @@ def test_a_bad_setting_is_named_wherever_it_is_given(settings: dict[str, Any]) -
     )
 
 
-def test_an_unknown_setting_is_named_beside_the_known_ones() -> None:
+def test_unknown_setting_error_lists_the_known_ones() -> None:
     for act in (
         lambda memory: memory.update_config(max_token=5),
         lambda memory: memory.update_config("s", max_token=5),
@@ -496,7 +496,7 @@ def test_an_unknown_setting_is_named_beside_the_known_ones() -> None:
         refused(ConfigError, message_message, act)
 
 
-def test_a_setting_like_no_other_is_named_beside_the_known_ones() -> None:
+def test_unknown_setting_without_suggestion_lists_the_known_ones() -> None:
     with pytest.raises(
         ConfigError, match="unknown setting 'zzz'; known are max_tokens, max_entries"
     ):
@@ -707,7 +707,7 @@ def test_an_async_counter_is_refused_by_the_async_manager_too() -> None:
 @pytest.mark.parametrize(
     "argument", ["store", "counter", "summarizer", "redact", "clock", "new_id"]
 )
-def test_what_is_no_port_is_refused_by_the_constructor(argument: str) -> None:
+def test_invalid_port_is_refused_by_the_constructor(argument: str) -> None:
     with pytest.raises(InvalidInput, match=argument):
         MemoryManager(**{argument: 7})
 
@@ -734,7 +734,7 @@ def test_a_config_given_as_the_store_is_refused_with_its_name() -> None:
     [{"store": MemoryStore}, {"counter": dict}, {"summarizer": FirstWords}],
     ids=["store", "counter", "summarizer"],
 )
-def test_a_class_in_the_place_of_what_it_makes_is_named(given: dict[str, type]) -> None:
+def test_class_instead_of_instance_is_named(given: dict[str, type]) -> None:
     [kind] = given.values()
     message_message = f"{kind.__name__} is a class: pass {kind.__name__}\\(...\\)"
     with pytest.raises(InvalidInput, match=message_message):
@@ -759,7 +759,7 @@ def test_exclusive_is_a_switch() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"max_tokens": 5}, MemoryConfig(max_tokens=5)], ids=repr)
-def test_settings_in_one_object_are_told_how_they_are_given(settings: Any) -> None:
+def test_settings_in_one_object_error_has_the_right_call(settings: Any) -> None:
     refused(InvalidInput, "are given by name", lambda memory: memory.update_config(settings))
 
 
@@ -768,7 +768,7 @@ def test_settings_in_one_object_are_told_how_they_are_given(settings: Any) -> No
     [({"rows": 3}, "json.dumps"), ([{"type": "text"}], "add_messages")],
     ids=repr,
 )
-def test_a_content_that_belongs_elsewhere_is_told_where(content: Any, hint: str) -> None:
+def test_misplaced_content_error_names_its_place(content: Any, hint: str) -> None:
     refused(InvalidInput, hint, lambda memory: memory.add_tool_result("s", "shell", content))
 
 
@@ -777,7 +777,7 @@ def test_a_call_of_no_tool_is_refused() -> None:
 
 
 @pytest.mark.parametrize("path", ["session.json", Path("session.json")], ids=repr)
-def test_a_path_in_the_place_of_a_document_is_told_so(path: Any) -> None:
+def test_path_instead_of_document_is_named(path: Any) -> None:
     refused(StateError, "path.read_text()", lambda memory: memory.import_session(path))
 
 
@@ -805,7 +805,7 @@ def test_a_store_url_that_no_plugin_opens_is_named() -> None:
         MemoryManager("nowhere://x")
 
 
-def test_an_unknown_counter_is_named_beside_the_known_ones() -> None:
+def test_unknown_counter_error_lists_the_known_ones() -> None:
     with pytest.raises(PluginNotFound, match=r"'nope'; known are .*chars4"):
         MemoryManager(counter="nope").add_user_message("s", "x")
 
@@ -857,7 +857,7 @@ def test_same_call_id_with_another_tool_is_a_conflict() -> None:
 
 @pytest.mark.parametrize("text", ["", "a secret"])
 @pytest.mark.parametrize("compressed", [False, True])
-def test_the_id_of_a_deleted_entry_is_told_as_that(text: str, compressed: bool) -> None:
+def test_id_of_a_deleted_entry_is_reported_as_deleted(text: str, compressed: bool) -> None:
     memory = manager()
     memory.add_user_message("s", text, id="mine")
     if compressed:
@@ -1086,7 +1086,7 @@ def test_truncated_json_is_refused(share: float) -> None:
 
 
 @pytest.mark.parametrize("state", [None, 7, [], "null", "[]", b"7"], ids=repr)
-def test_what_is_no_document_is_refused(state: Any) -> None:
+def test_invalid_document_is_refused(state: Any) -> None:
     imported(state, "not a session document")
 
 
@@ -1331,7 +1331,7 @@ def test_ids_that_a_generator_repeats_lose_no_entry() -> None:
 @pytest.mark.parametrize(
     "given", [{"new_id": lambda: 7}, {"clock": lambda: 7}], ids=["new_id", "clock"]
 )
-def test_what_a_generator_returns_is_checked_before_it_is_stored(given: Any) -> None:
+def test_generated_ids_and_times_are_checked_before_they_are_stored(given: Any) -> None:
     memory = manager(**given)
     with pytest.raises(InvalidInput, match=next(iter(given))):
         memory.add_user_message("s", "one")
@@ -1371,7 +1371,7 @@ def test_count_above_the_import_limit_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", LONE], ids=["empty", "NUL", "lone surrogate"])
-def test_what_is_no_path_of_a_file_is_named(path: str) -> None:
+def test_invalid_file_path_is_named(path: str) -> None:
     refused(InvalidInput, "not the path of a file", lambda memory: memory.export_archive("s", path))
     refused(InvalidInput, "not the path of a file", lambda memory: memory.import_archive(path))
     with pytest.raises(StoreError, match="is not a path"):

@@ -85,7 +85,7 @@ def test_unknown_model_triggers_at_the_default_limits() -> None:
     assert (budget.target_tokens, budget.target_entries) == (25_000, 50)
 
 
-def test_entries_do_not_trigger_beside_a_token_limit() -> None:
+def test_entries_do_not_trigger_with_a_token_limit() -> None:
     assert resolve_budget(MemoryConfig(max_tokens=100_000), None).max_entries is None
     memory = manager(max_tokens=100_000)
     for number in range(120):
@@ -133,7 +133,7 @@ def test_max_tokens_wins_over_the_models_limits() -> None:
     assert resolve_budget(MemoryConfig(max_tokens=79_999), LIMITS).max_tokens == 79_999
 
 
-def test_max_tokens_is_at_most_what_the_model_takes() -> None:
+def test_max_tokens_is_at_most_the_models_limit() -> None:
     assert resolve_budget(MemoryConfig(max_tokens=90_000), LIMITS).max_tokens == 80_000
     config = MemoryConfig(max_tokens=90_000, reserve_output=5_000)
     assert resolve_budget(config, LIMITS).max_tokens == 90_000
@@ -218,7 +218,7 @@ def test_an_n_that_is_no_number_of_entries_is_named(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["", "Window", "windows", "window(5", "a b", "summarise"])
-def test_an_unknown_strategy_is_named_beside_the_known_ones(strategy: str) -> None:
+def test_unknown_strategy_error_lists_the_known_ones(strategy: str) -> None:
     with pytest.raises(
         ConfigError,
         match=r"is not a preset(;|, did you mean .*\?) known are default, buffer, window\(n\), ",
@@ -295,7 +295,7 @@ def test_without_summaries_low_water_may_be_the_limit() -> None:
         MemoryConfig(strategy="buffer", target_ratio=1.1)
 
 
-def test_a_range_is_told_in_figures_that_can_be_typed() -> None:
+def test_range_error_has_numbers_that_can_be_typed() -> None:
     with pytest.raises(ConfigError, match=r"must be from 1 to 9,007,199,254,740,992$"):
         MemoryConfig(max_tokens=0)
     with pytest.raises(ConfigError, match=r"must be from 0\.01 to 1$"):
@@ -524,7 +524,7 @@ def test_a_blank_name_that_was_stored_once_is_none(name: str, blank: str, tmp_pa
     assert memory.get_stats("s").max_tokens == 400
 
 
-def test_what_is_set_may_repair_what_was_stored() -> None:
+def test_new_settings_may_repair_stored_ones() -> None:
     store = MemoryStore()
     store.append("s", (configuring("c1", max_tokens=300, recent_window=-1),))
     memory = MemoryManager(store, config=MemoryConfig(max_tokens=1_000))
@@ -602,7 +602,7 @@ def test_a_call_wins_over_the_session() -> None:
     assert memory.build_context("s", budget=700).budget == 700
 
 
-def test_the_environment_is_read_when_asked_and_never_before(
+def test_environment_is_read_at_the_call_and_never_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MEMMAN_MAX_TOKENS", "1234")
@@ -651,12 +651,12 @@ def test_a_variable_that_is_blank_counts_as_not_set(name: str, blank: str) -> No
         ("MEMMAN_TARGET_RATIO", "half"),
     ],
 )
-def test_a_variable_that_is_no_value_is_named(variable: str, text: str) -> None:
+def test_invalid_variable_is_named(variable: str, text: str) -> None:
     with pytest.raises(ConfigError, match=f"{variable}={text!r}"):
         MemoryConfig.from_env({variable: text})
 
 
-def test_other_variables_of_that_prefix_are_somebody_elses() -> None:
+def test_other_variables_of_the_prefix_are_ignored() -> None:
     assert MemoryConfig.from_env({"MEMMAN_HOME": "/x", "MEMMAN_PLUGINS": ""}) == MemoryConfig()
 
 

@@ -48,12 +48,12 @@ def test_anything_is_shown_in_few_characters(kind: str) -> None:
     assert len(safe_repr(ODD[kind](), 40)) <= 40
 
 
-def test_a_large_value_is_read_no_further_than_it_is_shown() -> None:
+def test_large_value_is_read_only_as_far_as_shown() -> None:
     assert len(safe_repr(LARGE)) <= 200
     assert len(safe_repr({"a": LARGE})) <= 200
 
 
-def test_a_strangers_class_that_is_called_list_is_no_list() -> None:
+def test_third_party_class_named_list_is_not_a_list() -> None:
     def length(_: Any) -> int:
         raise ZeroDivisionError("no items")
 
@@ -69,7 +69,7 @@ def test_what_is_short_is_shown_as_repr_shows_it(value: Any) -> None:
     assert safe_repr(value) == repr(value)
 
 
-def test_an_object_without_a_repr_is_told_by_its_type() -> None:
+def test_object_without_a_repr_is_shown_by_its_type() -> None:
     assert safe_repr(Silent()) == "<Silent that cannot be shown>"
     assert safe_repr([1, Silent()]) == "[1, <Silent that cannot be shown>]"
 
@@ -179,13 +179,13 @@ ERRORS: dict[str, Callable[[], Exception]] = {
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_what_any_error_says_can_be_stored_and_is_short(kind: str) -> None:
+def test_every_error_message_is_short_and_can_be_stored(kind: str) -> None:
     words = format_error(ERRORS[kind]())
     assert words.encode().decode() == words
     assert len(words) < 1_100
 
 
-def test_an_error_is_told_by_its_type_and_its_words() -> None:
+def test_error_is_shown_by_its_type_and_message() -> None:
     assert format_error(OSError("429: slower")) == "OSError: 429: slower"
     assert format_error(Mute()) == "Mute: its message cannot be shown"
 

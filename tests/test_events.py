@@ -44,7 +44,7 @@ class Heard:
         return [type(event).__name__ for event in self.events]
 
 
-def test_each_change_is_told_once_by_its_own_event() -> None:
+def test_each_change_is_emitted_once_by_its_own_event() -> None:
     memory = manager(auto_compress=False)
     heard = Heard(memory)
     entries = [memory.add_user_message("s", "abc " * 100) for _ in range(20)]
@@ -64,7 +64,7 @@ def test_each_change_is_told_once_by_its_own_event() -> None:
     ]  # fmt: skip
 
 
-def test_what_changes_nothing_tells_nothing() -> None:
+def test_call_without_effect_emits_nothing() -> None:
     memory = manager()
     entry = memory.add_user_message("s", "x", id="a", pinned=True)
     heard = Heard(memory)
@@ -144,7 +144,7 @@ def test_add_in_a_receiver_is_emitted_after_its_cause() -> None:
     assert order == ["begin one", "end one", "begin two", "end two"]
 
 
-def test_a_receiver_may_call_any_verb_of_the_session() -> None:
+def test_receiver_may_call_any_method_of_the_session() -> None:
     memory = manager()
     seen: list[int] = []
 
@@ -235,7 +235,7 @@ def test_async_manager_awaits_receivers_in_turn() -> None:
     assert sorted(emitted) == list("01234")
 
 
-def test_a_cancelled_verb_costs_no_receiver_its_events() -> None:
+def test_cancelled_call_still_emits_its_events() -> None:
     async def run() -> tuple[list[str], list[str]]:
         memory = AsyncMemoryManager(counter="chars4")
         slow: list[str] = []
@@ -261,7 +261,7 @@ def test_a_cancelled_verb_costs_no_receiver_its_events() -> None:
     assert asyncio.run(run()) == (["one", "two"], ["one", "two"])
 
 
-def test_a_cancelled_import_or_deletion_that_was_made_is_told() -> None:
+def test_committed_import_or_deletion_emits_when_cancelled() -> None:
     class Slow(MemoryStore):
         blocking = True
 

@@ -51,7 +51,7 @@ def test_every_method_is_listed_here(manager: type) -> None:
 
 @pytest.mark.parametrize("verb", ["__init__", *VERBS, "follow", "on"])
 @pytest.mark.parametrize("manager", [MemoryManager, AsyncMemoryManager])
-def test_the_types_of_a_verb_are_there_when_it_runs(manager: type, verb: str) -> None:
+def test_types_of_a_method_are_known_at_run_time(manager: type, verb: str) -> None:
     hints = typing.get_type_hints(getattr(manager, verb))
     assert hints.keys() - {"return"} == inspect.signature(
         getattr(manager, verb)
@@ -348,7 +348,7 @@ def test_a_context_of_an_empty_era_is_empty() -> None:
     assert memory.get_context_for_llm("s") == ""
 
 
-def test_a_context_says_what_it_is_when_printed() -> None:
+def test_context_prints_a_description() -> None:
     memory = manager()
     memory.add_user_message("s", "x")
     context = memory.build_context("s")
@@ -402,7 +402,7 @@ def test_an_unanswered_call_is_never_compressed() -> None:
     assert check(memory.build_context("s").messages, "openai-chat") == []
 
 
-def test_undo_of_what_is_not_a_compression_changes_nothing() -> None:
+def test_undo_of_another_record_changes_nothing() -> None:
     memory = long_session()
     name = memory.compress("s", target_tokens=1_000).compression_id
     before = memory.export_session("s")
@@ -413,7 +413,7 @@ def test_undo_of_what_is_not_a_compression_changes_nothing() -> None:
     assert memory.undo_compression("s", name) == name
 
 
-def test_a_pin_stands_in_the_way_of_an_undo() -> None:
+def test_pin_blocks_an_undo() -> None:
     memory = long_session()
     memory.compress("s", target_tokens=1_000)
     memory.pin("s", memory.get_summaries("s")[0].id)

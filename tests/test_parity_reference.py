@@ -86,7 +86,7 @@ def test_default_settings_are_those_of_the_reference() -> None:
 # ---------------------------------------------------------------- adding
 
 
-def test_each_verb_adds_an_entry_of_its_type_and_role() -> None:
+def test_each_method_adds_an_entry_of_its_type_and_role() -> None:
     memory = manager()
     added = [
         memory.add_user_message("s", "Hello, how are you?"),
@@ -117,7 +117,7 @@ def test_an_entry_has_the_fields_of_the_reference() -> None:
     assert entry.metadata == {"source": {"line": 3}}
 
 
-def test_a_compressed_entry_says_so_and_names_its_summary() -> None:
+def test_compressed_entry_names_its_summary() -> None:
     memory = manager()
     fill(memory, 30, 100)
     result = memory.compress("s", target_tokens=1_500)
@@ -393,7 +393,7 @@ def test_context_text_has_dated_summaries_first() -> None:
     assert sections[1].endswith("User: How do I add auth?\nAssistant: You can use JWT...")
 
 
-def test_get_active_entries_leaves_out_what_was_compressed() -> None:
+def test_get_active_entries_omits_compressed_entries() -> None:
     memory = manager()
     added = fill(memory, 101, 20)
     compressed = {entry.id for entry in memory.get_entries("s") if entry.compressed}
@@ -418,7 +418,7 @@ def test_stats_have_the_six_numbers_of_the_reference() -> None:
 # ---------------------------------------------------------------- events
 
 
-def test_entry_added_is_told_with_the_session_and_the_entry() -> None:
+def test_entry_added_event_has_the_session_and_the_entry() -> None:
     memory = manager()
     heard = Heard(events.entry_added, memory)
     entry = memory.add_user_message("s", "hello")
@@ -426,7 +426,7 @@ def test_entry_added_is_told_with_the_session_and_the_entry() -> None:
     assert [(event.session_id, event.entry) for event in heard.events] == [("s", entry)]
 
 
-def test_compressed_is_told_with_what_was_saved() -> None:
+def test_compressed_event_has_the_savings() -> None:
     memory = manager()
     heard = Heard(events.compressed, memory)
     fill(memory, 101, 20)
@@ -436,7 +436,7 @@ def test_compressed_is_told_with_what_was_saved() -> None:
     assert event.tokens_saved == 101 * 20 - memory.get_stats("s").active_tokens > 0
 
 
-def test_session_cleared_is_told_once() -> None:
+def test_session_cleared_is_emitted_once() -> None:
     memory = manager()
     heard = Heard(events.session_cleared, memory)
     fill(memory, 2, 2)
@@ -468,7 +468,7 @@ def test_hole_2_recent_entries_stay_only_as_far_as_they_fit() -> None:
         assert memory.get_stats("s").active_tokens <= 2_000
 
 
-def test_hole_2_what_can_never_fit_is_told_as_over_budget() -> None:
+def test_hole_2_oversized_content_is_reported_as_over_budget() -> None:
     memory = manager(max_tokens=1_000)
     heard = Heard(events.over_budget, memory)
     memory.add_user_message("s", words(1_500), pinned=True)
@@ -571,7 +571,7 @@ def test_hole_7_another_counter_recounts_only_the_window() -> None:
     assert other.export_session("s") == memory.export_session("s")
 
 
-def test_hole_8_a_manual_request_with_nothing_to_do_says_why() -> None:
+def test_hole_8_manual_compression_without_effect_has_a_reason() -> None:
     memory = manager()
     fill(memory, 3, 20)
     result = memory.compress("s")
@@ -584,7 +584,7 @@ def test_hole_8_a_manual_request_with_nothing_to_do_says_why() -> None:
     assert pinned.compress("s", target_tokens=10).compression_id is None
 
 
-def test_hole_8_a_summary_that_cannot_be_asked_twice_at_once() -> None:
+def test_hole_8_one_summary_at_a_time() -> None:
     """A second automatic compression of a session returns while one runs."""
     prompts: list[str] = []
 
@@ -705,7 +705,7 @@ def test_hole_12_receivers_hear_after_the_commit_in_log_order() -> None:
     assert order == [(name, True) for name in expected]
 
 
-def test_hole_12_a_receiver_that_raises_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_hole_12_raising_receiver_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     memory = manager()
 
     def broken(sender: Any, event: Any) -> None:

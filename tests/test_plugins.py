@@ -140,7 +140,7 @@ def test_its_counter_answers_for_its_models(install: Install) -> None:
 
 
 @pytest.mark.parametrize("how", ["argument", "callback", "setting"])
-def test_its_summarizer_is_asked_by_name(install: Install, how: str) -> None:
+def test_summarizer_is_called_by_name(install: Install, how: str) -> None:
     install("acme", WORKING)
     memory = MemoryManager(counter="chars4", summarizer="acme:big" if how == "argument" else None)
     if how == "callback":
@@ -194,7 +194,7 @@ def test_an_entry_point_that_names_nothing_is_a_broken_plugin(install: Install) 
     assert "no_such_name" in (row(load_plugins(), "nothing").error or "")
 
 
-def test_a_hook_that_raises_is_logged_and_the_others_are_asked(
+def test_raising_hook_is_logged_and_the_others_are_called(
     install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
     install("raising", RAISING)
@@ -251,7 +251,7 @@ def test_plugins_are_loaded_once_and_lazily(
     assert plugins.shared_plugins() is first
 
 
-def test_a_plugin_registered_by_hand_is_asked(install: Install) -> None:
+def test_plugin_registered_by_hand_is_called(install: Install) -> None:
     class ByHand:
         @hookimpl
         def memman_store(self, url: str) -> Any:

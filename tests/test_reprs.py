@@ -46,7 +46,7 @@ def test_reprs_stay_short_however_much_they_hold(memory: MemoryManager) -> None:
         assert "datetime" not in text
 
 
-def test_a_compression_result_shows_what_it_saved(memory: MemoryManager) -> None:
+def test_compression_result_shows_its_savings(memory: MemoryManager) -> None:
     result = memory.compress("s", target_tokens=1_000)
     change = f"{result.tokens_before:,} -> {result.tokens_after:,} tokens"
     assert change in repr(result)

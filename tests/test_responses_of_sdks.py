@@ -124,7 +124,7 @@ SDKS: dict[str, tuple[str, str, dict[str, Any], Ask]] = {
 
 
 @pytest.mark.parametrize("sdk", SDKS)
-def test_a_response_goes_in_as_it_is_and_the_loop_goes_on(sdk: str) -> None:
+def test_response_is_accepted_unchanged_and_the_loop_continues(sdk: str) -> None:
     form, path, body, ask = SDKS[sdk]
     memory = MemoryManager(counter="chars4")
     memory.add_user_message("s", "Where is it?")

@@ -18,7 +18,7 @@ HELD = {
 }
 
 
-def test_errors_are_relative_to_what_was_reported():
+def test_errors_are_relative_to_reported_tokens():
     errors = Errors.of([(90, 100), (100, 100), (130, 100)])
     assert (errors.n, errors.median, errors.p90) == (3, 10, 30)
     assert errors.bias == pytest.approx(100 * 20 / 300)

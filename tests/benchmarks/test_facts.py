@@ -50,7 +50,7 @@ def test_what_is_minutes_for_a_case_is_not_measured_on_long_ones(
     assert "SumBasic" in facts.left_out()
 
 
-def test_without_conversations_the_command_says_so(
+def test_command_without_conversations_reports_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert facts.main(["--folder", str(tmp_path)]) == 2

@@ -17,7 +17,7 @@ def test_each_step_is_measured_in_a_process_of_its_own() -> None:
     assert all(step.cpu > 0 for step in steps.values())
 
 
-def test_an_import_that_fails_is_no_measurement(tmp_path: Path) -> None:
+def test_failed_import_is_not_a_measurement(tmp_path: Path) -> None:
     bad = tmp_path / "log.jsonl"
     bad.write_text(json.dumps({"role": "user", "content": "x"}) + "\n{\n")
     with pytest.raises(RuntimeError, match="line 2"):

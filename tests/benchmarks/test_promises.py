@@ -71,7 +71,7 @@ def test_importing_memman_loads_nothing_heavy() -> None:
     assert imports.measure().loaded == ()
 
 
-def test_a_goal_fails_beyond_its_noise_and_beyond_what_is_held() -> None:
+def test_goal_fails_beyond_its_noise_and_its_bound() -> None:
     assert not any_failed([Goal("met", 1.0, 1.0), Goal("within noise", 1.05, 1.0, noise=0.1)])
     assert any_failed([Goal("missed", 1.2, 1.0, noise=0.1)])
     held = Goal("not reached yet", 1.6, 1.25, noise=0.1, held=2.0)

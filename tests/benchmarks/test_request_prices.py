@@ -82,7 +82,7 @@ def test_tools_of_openai_are_typescript():
     )
 
 
-def test_a_system_message_beside_tools_costs_less():
+def test_system_message_with_tools_costs_less():
     tools = [{"type": "function", "function": WEATHER}]
     request = chat({"role": "system", "content": ""}, tools=tools)
     assert price_request(request, GPT_4O, nothing) == 3 + 4 + 9 - 4
@@ -141,6 +141,6 @@ def test_thoughts_count_only_in_the_turn_that_goes_on():
      {"messages": [], "tools": [5]}, {"messages": [], "tools": {"name": "f"}},
      {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "input": {"a": object()}}]}]}],
 )  # fmt: skip
-def test_what_is_no_request_is_refused_with_a_typed_error(request_):
+def test_invalid_request_raises_a_typed_error(request_):
     with pytest.raises(FormatError):
         price_request(request_, GPT_4O, words)

@@ -10,7 +10,7 @@ from memman import MemoryConfig, MemoryManager
 
 
 @pytest.mark.parametrize("name", [name for name, way in stream.WAYS.items() if way.calls])
-def test_a_stream_asks_and_reads_at_most_what_is_promised(name: str) -> None:
+def test_stream_calls_and_reads_within_the_promise(name: str) -> None:
     way = stream.WAYS[name]
     found = stream.flow_of(way)
     assert not any_failed(stream.goals_of(name, way, found)), found

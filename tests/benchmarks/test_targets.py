@@ -34,7 +34,7 @@ def test_orphan_results_are_found_and_memman_has_none() -> None:
     assert counts["memman"].get("invalid", 0) == 0
 
 
-def test_a_request_without_a_message_says_nothing() -> None:
+def test_request_without_a_message_logs_nothing() -> None:
     assert counts_of(lambda *_: [], 700)["trim"]["nothing left"] >= 1
 
 
@@ -42,6 +42,6 @@ def test_what_is_within_the_budget_is_not_looked_at() -> None:
     assert counts_of(lambda *_: [], 100_000) == {}
 
 
-def test_a_peer_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_peer_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain_core.messages", None)
     assert _beside([TALK]).startswith("skipped: trim_messages of langchain-core: ")

@@ -9,7 +9,7 @@ from benchmarks import versus
 HERE = Path(__file__).resolve().parents[2]
 
 
-def test_checkout_beside_itself_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_checkout_is_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert versus.main([str(HERE), "--adds", "5", "--rounds", "1"]) == 0
     assert "add + context" in capsys.readouterr().out
 

@@ -148,7 +148,7 @@ LangChain
   a limit below the counter's own overhead is an IndexError
     test_bad_input.py::test_budget_below_the_framing_is_budget_exceeded
   tool calls cannot be stored
-    test_parity_reference.py::test_each_verb_adds_an_entry_of_its_type_and_role
+    test_parity_reference.py::test_each_method_adds_an_entry_of_its_type_and_role
   loading k messages asks the model k/2 times
     test_langchain_loading_a_history_takes_one_call
   the async buffer is never pruned

@@ -203,7 +203,7 @@ def test_a_meter_keeps_the_reason_of_the_last_wrong_answer(wrong: str) -> None:
     assert meter.failure
 
 
-def test_a_counter_that_is_wrong_once_is_asked_again(install: Install) -> None:
+def test_counter_is_called_again_after_one_fault(install: Install) -> None:
     calls = []
 
     def answer(texts: Sequence[str]) -> list[int]:
@@ -352,7 +352,7 @@ def test_remote_counter_with_a_wrong_fingerprint_is_refused() -> None:
 
 @APIS
 @pytest.mark.parametrize("text", [None, 7, b"bytes", ["a"], {"a": 1}, object()])
-def test_text_that_is_no_string_is_refused(api: str, text: Any) -> None:
+def test_text_must_be_a_string(api: str, text: Any) -> None:
     def act() -> Any:
         if api == "sync":
             return MemoryManager().add_user_message("s", text)
@@ -363,7 +363,7 @@ def test_text_that_is_no_string_is_refused(api: str, text: Any) -> None:
 
 
 @pytest.mark.parametrize("text", [None, 7, b"bytes", ["a"], object()])
-def test_counting_what_is_no_text_and_no_messages_is_refused(text: Any) -> None:
+def test_only_text_or_messages_can_be_counted(text: Any) -> None:
     with pytest.raises(InvalidInput):
         MemoryManager().count_tokens(text)
 
@@ -429,7 +429,7 @@ def test_no_tools_cost_nothing(tools: Any) -> None:
 
 
 @pytest.mark.parametrize("system", [7, b"be brief", [7], [["be brief"]], [], "\ud800"])
-def test_a_system_prompt_that_is_no_text_is_refused(system: Any) -> None:
+def test_system_prompt_must_be_text(system: Any) -> None:
     with pytest.raises(InvalidInput, match="system"):
         MemoryManager().count_tokens("x", system=system)
 
@@ -443,7 +443,7 @@ def test_an_unknown_model_is_counted_by_the_last_resort(install: Install, model:
 
 
 @pytest.mark.parametrize("model", [7, b"gpt-4o", ["gpt-4o"]])
-def test_a_model_that_is_no_name_is_refused(model: Any) -> None:
+def test_model_must_be_a_name(model: Any) -> None:
     with pytest.raises(ConfigError, match="model"):
         MemoryManager(model=model)
     with pytest.raises(InvalidInput, match="model"):
@@ -467,7 +467,7 @@ def test_remote_counter_by_name_error_names_the_policy(install: Install, api: st
 
 
 @pytest.mark.parametrize("counter", [7, object(), ["tiktoken"], b"tiktoken"])
-def test_a_counter_that_is_none_is_refused(counter: Any) -> None:
+def test_invalid_counter_is_refused(counter: Any) -> None:
     with pytest.raises(InvalidInput, match="counter"):
         MemoryManager(counter=counter)
 

@@ -129,7 +129,7 @@ def test_the_hole_swallows_connections(hole: Hole) -> None:
 
 
 @pytest.mark.parametrize("name", LOCAL)
-def test_a_local_counter_asks_nobody(hole: Hole, name: str) -> None:
+def test_local_counter_sends_no_request(hole: Hole, name: str) -> None:
     [spec] = [spec for spec in specs() if spec.name == name]
     for model in models_of(spec):
         memory = MemoryManager(config=MemoryConfig(model=model, count_policy="local"))

@@ -31,7 +31,7 @@ def test_ratio_is_bounded_and_prediction_is_never_negative(
 
 
 @given(REPORTS, TOKENS, TOKENS)
-def test_what_was_just_reported_is_what_is_predicted(
+def test_prediction_equals_the_last_report(
     reports: list[tuple[int, int, bool]], reported: int, counted: int
 ) -> None:
     known: Learned | None = None
@@ -236,7 +236,7 @@ def test_a_forged_ratio_in_a_document_is_refused() -> None:
         manager().import_session(document)
 
 
-def test_a_small_budget_is_not_refused_for_what_cannot_be_seen() -> None:
+def test_small_budget_is_not_refused_for_invisible_text() -> None:
     memory = manager(max_tokens=100_000)
     conversation(memory, 10, ratio=1.0, overhead=40_000)
     context = memory.build_context("s", budget=4_000)

@@ -92,7 +92,7 @@ def filled(tokens: int, **settings: Any) -> MemoryManager:
     return memory
 
 
-def test_far_from_the_limit_nobody_is_asked(provider: Make) -> None:
+def test_no_request_is_sent_far_from_the_limit(provider: Make) -> None:
     remote = provider(lambda request: 1)
     filled(400).build_context("s")
     assert remote.asked == []
@@ -150,7 +150,7 @@ def test_one_request_a_turn(provider: Make) -> None:
     assert len(remote.asked) == 2
 
 
-def test_an_add_never_asks(provider: Make) -> None:
+def test_add_never_calls_the_provider(provider: Make) -> None:
     remote = provider(lambda request: 950)
     filled(1_500, auto_compress=True)
     assert remote.asked == []
@@ -173,7 +173,7 @@ def test_the_system_prompt_and_the_tools_are_counted_with_it(provider: Make) -> 
 
 
 @pytest.mark.parametrize("answer", [-1, 3.5, "many", None])
-def test_a_failure_is_told_and_the_estimate_stands(provider: Make, answer: Any) -> None:
+def test_failure_is_reported_and_the_estimate_is_used(provider: Make, answer: Any) -> None:
     provider(lambda request: answer)
     memory = filled(950)
     heard: list[events.CountFellBack] = []
@@ -189,7 +189,7 @@ def test_a_failure_is_told_and_the_estimate_stands(provider: Make, answer: Any) 
     assert "not a count" in event.reason
 
 
-def test_a_remembered_failure_is_told_once_to_each_session(provider: Make) -> None:
+def test_cached_failure_is_reported_once_per_session(provider: Make) -> None:
     def fail(request: Mapping[str, Any]) -> int:
         raise ConnectionError("no route")
 
@@ -210,7 +210,7 @@ def test_a_remembered_failure_is_told_once_to_each_session(provider: Make) -> No
     assert heard == ["s", "other"]
 
 
-def test_a_provider_that_raises_is_told_and_the_estimate_stands(provider: Make) -> None:
+def test_raising_provider_is_reported_and_the_estimate_is_used(provider: Make) -> None:
     def fail(request: Mapping[str, Any]) -> int:
         raise ConnectionError("no route")
 
@@ -240,7 +240,7 @@ def test_reports_are_better_than_a_count_and_make_it_needless(provider: Make) ->
 
 
 @pytest.mark.parametrize("policy", ["local", "estimate"])
-def test_another_policy_asks_nobody(provider: Make, policy: str) -> None:
+def test_another_policy_sends_no_request(provider: Make, policy: str) -> None:
     remote = provider(lambda request: 950)
     filled(950, count_policy=policy).build_context("s")
     assert remote.asked == []
@@ -302,7 +302,7 @@ def test_a_provider_that_hangs_costs_its_deadline_once(provider: Make) -> None:
     over.set()
 
 
-def test_a_remote_counter_whose_format_is_not_here_is_not_asked(
+def test_remote_counter_without_its_format_is_not_called(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     remote = Remote(lambda request: 930)

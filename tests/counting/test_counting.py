@@ -175,7 +175,7 @@ def test_named_counter_is_used_whatever_it_matches() -> None:
     assert chosen(name="chars4") == "chars4"
 
 
-def test_a_counter_asked_for_by_name_is_explained_as_that() -> None:
+def test_counter_chosen_by_name_is_explained() -> None:
     found = resolve(model_ref("gpt-5"), [spec("mine", 0), *builtin_specs()], "mine")
     [candidate] = found.candidates
     assert (candidate.name, candidate.chosen, candidate.reason) == (
@@ -185,7 +185,7 @@ def test_a_counter_asked_for_by_name_is_explained_as_that() -> None:
     )
 
 
-def test_an_unavailable_counter_asked_for_by_name_says_why() -> None:
+def test_unavailable_counter_chosen_by_name_has_its_reason() -> None:
     with pytest.raises(CounterUnavailable, match="pip install acme"):
         chosen(spec("gone", make=unavailable), name="gone")
     with pytest.raises(CounterUnavailable, match="ZeroDivisionError"):
@@ -237,7 +237,7 @@ def test_the_parts_of_a_text_are_counted_as_one_text() -> None:
     assert count(NewEntry(type="message", role="user", content=parts)) == (3, ["a\nb"])
 
 
-def test_a_count_says_how_it_was_made() -> None:
+def test_count_has_its_method() -> None:
     looks = iter([1.0, 1.25])
     counted = TokenCounter(Letters(), "high", timer=lambda: next(looks)).count_text("abc")
     assert (counted.tokens, counted.method, counted.accuracy) == (3, "client", "high")
@@ -258,7 +258,7 @@ def test_each_text_of_a_session_is_counted_once() -> None:
     assert texts == [f"message {number}" for number in range(30)]
 
 
-def test_a_text_asked_again_comes_from_the_cache_and_says_so() -> None:
+def test_repeated_text_comes_from_the_cache_and_is_marked() -> None:
     counter = Letters()
     memory = MemoryManager(counter=counter)
     first, second = memory.count_tokens("hello"), memory.count_tokens("hello")
@@ -400,7 +400,7 @@ def test_another_model_prices_the_window_and_leaves_the_records() -> None:
     assert other.get_entry("s", entry.id).token_count == entry.token_count
 
 
-def test_estimate_as_count_policy_asks_no_counter() -> None:
+def test_count_policy_estimate_calls_no_counter() -> None:
     memory = MemoryManager(model="gpt-4o", config=MemoryConfig(count_policy="estimate"))
     assert memory.add_user_message("s", "abcdefgh").token_count.counter == "estimate:o200k/1"
 
@@ -466,7 +466,7 @@ def test_what_only_the_api_reads_of_a_message_costs_no_token(
     assert item in memory.build_context("as it came", format=form).messages
 
 
-def test_what_a_model_may_read_beside_a_text_costs_its_bytes() -> None:
+def test_visible_content_besides_text_costs_its_bytes() -> None:
     memory = MemoryManager(counter="estimate")
     plain = {"role": "user", "content": "Hi"}
     memory.add_messages("s", [plain, plain | {"annex": "x" * 400}], format="openai-chat")

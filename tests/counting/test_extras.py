@@ -67,7 +67,7 @@ def test_encrypted_reasoning_costs_the_tokens_openai_bills() -> None:
         assert billed <= tokens_of(item, "openai-responses") <= billed + 270
 
 
-def test_signature_of_a_thought_costs_nothing_beside_its_text() -> None:
+def test_signature_of_a_thought_costs_nothing_besides_its_text() -> None:
     block = {"type": "thinking", "thinking": "The tool knows the weather.", "signature": ""}
     bare = {"role": "assistant", "content": [block, {"type": "text", "text": "It is fine."}]}
     signed = {**bare, "content": [block | {"signature": SECRET}, bare["content"][1]]}  # type: ignore[index]

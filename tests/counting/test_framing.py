@@ -32,7 +32,7 @@ def test_every_family_has_a_row_of_its_own(family):
     assert any(row.family == family for row in rows())
 
 
-def test_every_row_says_where_and_when_its_figures_are_from():
+def test_every_row_has_the_source_and_date_of_its_figures():
     for row in rows():
         assert row.billing.source, row.billing.key
         assert row.billing.date, row.billing.key

@@ -132,7 +132,7 @@ def test_base64_as_it_stands_in_urls_is_looked_into():
     [(PNG, (640, 480)), (GIF, (320, 200)), (JPEG, (800, 480)), (WEBP_VP8X, (356, 300)),
      (WEBP_VP8L, (400, 300)), (WEBP_VP8, (400, 300))],
 )  # fmt: skip
-def test_the_size_stands_in_the_header(data, size):
+def test_image_size_is_read_from_the_header(data, size):
     text = base64.b64encode(data + b"\x00" * 1_000).decode()
     assert dimensions(data) == size
     assert dimensions(text) == size

@@ -47,7 +47,7 @@ def test_every_row_is_found_by_its_name() -> None:
         ("gemini/gemini-2.5-pro", (1_048_576, 1_048_576, 65_536)),
     ],
 )
-def test_the_table_says_what_the_providers_say(given: str, limits: tuple[int, int, int]) -> None:
+def test_table_matches_the_providers_pages(given: str, limits: tuple[int, int, int]) -> None:
     assert of(given) == limits
 
 
@@ -133,6 +133,6 @@ def test_the_table_is_not_read_at_import() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_table_says_where_it_is_from() -> None:
+def test_table_names_its_sources() -> None:
     assert set(_table().head.sources) == {"1", "2", "3"}
     assert isinstance(next(iter(KNOWN.values())), ModelInfo)

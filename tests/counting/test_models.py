@@ -142,7 +142,7 @@ def test_every_named_model_with_limits_has_a_family(word: str) -> None:
 
 
 @pytest.mark.parametrize(("given", "provider", "name", "family", "region"), SPELLINGS)
-def test_a_spelling_says_who_serves_which_model_where(
+def test_spelling_has_provider_model_and_region(
     given: str, provider: str | None, name: str, family: str, region: str | None
 ) -> None:
     assert model_ref(given) == ModelRef(name, provider, given, family, region)
@@ -219,7 +219,7 @@ class Deployments:
         return self.answer if model == "my-deployment" else None
 
 
-def test_a_plugin_says_what_stands_behind_a_deployment_once(hooked: Any) -> None:
+def test_plugin_resolves_a_deployment_once(hooked: Any) -> None:
     plugin = Deployments(ModelRef("gpt-4.1", "azure"))
     hooked(plugin)
     memory = MemoryManager(model="my-deployment")

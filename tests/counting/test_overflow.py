@@ -318,7 +318,7 @@ def test_the_code_of_the_openai_sdk_is_enough(raised: Raised) -> None:
     assert found.limit is None
 
 
-def test_the_numbers_that_llama_cpp_gives_beside_its_message(raised: Raised) -> None:
+def test_llama_cpp_numbers_outside_its_message_are_read(raised: Raised) -> None:
     error = raised(
         "openai",
         400,
@@ -388,7 +388,7 @@ def test_the_cause_of_a_frameworks_error_is_read() -> None:
     assert found.limit == 200_000
 
 
-def test_what_was_handled_before_is_not_what_happened() -> None:
+def test_error_handled_earlier_is_not_reported() -> None:
     error = RuntimeError("the disk is full")
     error.__context__ = ValueError(INPUT[0][0])
     assert parse_overflow(error) is None

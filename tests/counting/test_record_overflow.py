@@ -165,12 +165,12 @@ def test_limit_that_contradicts_settings_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("error", [None, 5, b"prompt is too long", ValueError])
-def test_what_is_no_error_is_refused(error: object) -> None:
+def test_object_that_is_not_an_error_is_refused(error: object) -> None:
     with pytest.raises(InvalidInput, match="exception or its text"):
         manager("gpt-4o").record_overflow(error)  # type: ignore[arg-type]
 
 
-def test_it_must_be_said_whose_limit_it_is() -> None:
+def test_limit_needs_a_model() -> None:
     with pytest.raises(InvalidInput, match="Pass model="):
         manager().record_overflow(CONTEXT)
 

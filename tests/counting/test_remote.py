@@ -137,7 +137,7 @@ def test_a_plain_object_is_a_remote_counter() -> None:
     assert isinstance(Provider(1), RemoteCounter)
 
 
-def test_a_count_says_who_made_it_and_how_sure_it_is(ask: Ask) -> None:
+def test_count_has_its_counter_and_its_certainty(ask: Ask) -> None:
     meter = metered(Provider(42), accuracy="medium")
     answer = ask(meter, request())
     assert isinstance(answer, TokenCount)
@@ -171,7 +171,7 @@ def test_the_deadline_is_two_seconds_by_default(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("answer", [-1, 2**53 + 1, float("nan"), 3.0, "12", None, True, [5]])
-def test_an_answer_that_is_no_count_is_a_failure(ask: Ask, answer: Any) -> None:
+def test_invalid_count_is_a_failure(ask: Ask, answer: Any) -> None:
     fallen = ask(metered(Provider(answer)), request())
     assert isinstance(fallen, CountFailure)
     assert fallen.kind == "malformed"
@@ -190,7 +190,7 @@ def test_every_whole_number_is_a_count(tokens: int) -> None:
     [{"model": "m", "messages": [object()]}, {"model": "m", "messages": "\ud83d"}],
     ids=["an object", "a lone surrogate"],
 )
-def test_a_request_that_is_no_json_is_never_sent(ask: Ask, rendered: dict[str, Any]) -> None:
+def test_request_that_is_not_json_is_never_sent(ask: Ask, rendered: dict[str, Any]) -> None:
     provider = Provider(1)
     fallen = ask(metered(provider), rendered)
     assert isinstance(fallen, CountFailure)
@@ -527,7 +527,7 @@ def never_open() -> CircuitBreaker:
     return CircuitBreaker(30, 300, tolerated=1_000_000)
 
 
-def test_while_four_calls_hang_nobody_is_asked(gate: threading.Event) -> None:
+def test_no_request_is_sent_while_four_calls_hang(gate: threading.Event) -> None:
     provider = Provider(gate.wait)
     meter = metered(provider, timeout=0.01, breaker=never_open())
     for each in requests(4):

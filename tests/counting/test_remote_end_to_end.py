@@ -125,7 +125,7 @@ def test_the_providers_count_is_the_contexts(
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failing_provider_is_told_and_never_raises(
+def test_failing_provider_is_reported_and_never_raises(
     provider: Provider, server: LoopbackServer, runtime: Any, failure: str
 ) -> None:
     warm(provider, server)
@@ -156,7 +156,7 @@ def test_a_provider_that_never_answers_costs_one_deadline(
     assert took < PATIENCE
 
 
-def test_a_missing_key_is_told_with_what_to_set(
+def test_missing_key_error_names_the_variable(
     provider: Provider,
     server: LoopbackServer,
     runtime: Any,

@@ -85,7 +85,7 @@ def test_a_status_decides_wherever_the_error_carries_it(carry: Any, status: int,
         ("ResourceNotFoundException", "unsupported"),
     ],
 )
-def test_a_code_of_aws_says_more_than_its_status(code: str, kind: str) -> None:
+def test_aws_code_overrides_the_status(code: str, kind: str) -> None:
     assert failure_of(of_botocore(code)).kind == kind
 
 
@@ -123,7 +123,7 @@ def test_google_answers_400_to_a_key_that_it_does_not_know() -> None:
     ("delay", "seconds"),
     [("17s", 17.0), ("0.5s", 0.5), ("9999999s", MOST_RETRY_SECONDS), ("soon", None), ("s", None)],
 )
-def test_google_says_in_the_body_how_long_to_wait(delay: Any, seconds: float | None) -> None:
+def test_google_pause_is_read_from_the_body(delay: Any, seconds: float | None) -> None:
     error = of_google(429, "odd", {"retryDelay": 3}, {"retryDelay": delay})
     assert failure_of(error).kind == "limited"
     assert failure_of(error).retry_after == seconds
@@ -133,7 +133,7 @@ def test_a_request_that_its_counter_cannot_put_is_refused() -> None:
     assert failure_of(InvalidInput("a tool is 7")).kind == "refused"
 
 
-def test_a_code_of_openai_says_more_than_its_status() -> None:
+def test_openai_code_overrides_the_status() -> None:
     assert failure_of(SdkError(status_code=400, code="model_not_found")).kind == "unsupported"
     assert failure_of(SdkError(status_code=400, code="something else")).kind == "refused"
 
@@ -194,7 +194,7 @@ def test_a_long_message_is_cut() -> None:
         ({"retry_after": "Sat, 21 Nov 2026 12:00:20 GMT"}, None),
     ],
 )
-def test_the_headers_say_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+def test_pause_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after_of(with_headers(**headers)) == seconds
     assert failure_of(with_headers(**headers)).retry_after == seconds
 

@@ -23,7 +23,7 @@ SPELLINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_every_spelling_says_the_same(spelling: str) -> None:
+def test_every_spelling_is_equivalent(spelling: str) -> None:
     [tool] = read_tools([SPELLINGS[spelling]])
     assert (tool.name, tool.description, tool.schema) == ("f", "d", SCHEMA)
 
@@ -55,6 +55,6 @@ def test_a_providers_own_tool_has_no_name_and_stays_as_it_is(tool: dict[str, Any
 
 
 @pytest.mark.parametrize("tool", ["read_file", None, 7, ["f"]])
-def test_what_is_no_tool_is_refused(tool: Any) -> None:
+def test_invalid_tool_is_refused(tool: Any) -> None:
     with pytest.raises(FormatError, match="a tool must be a JSON object"):
         read_tools([tool])

@@ -166,7 +166,7 @@ def test_part_of_a_longer_number_is_not_the_value() -> None:
 @given(
     st.lists(st.from_regex(r"[A-Z]{3}-[0-9]{4}", fullmatch=True), max_size=6), st.text(max_size=40)
 )
-def test_every_exact_value_between_spaces_stands_alone(values: list[str], text: str) -> None:
+def test_every_exact_value_is_between_spaces(values: list[str], text: str) -> None:
     repeated = f"{text} {' '.join(values)} {text}"
     assert all(stands_alone(value, repeated) for value in values)
     assert set(values) <= set(exact_values(f" {' '.join(values)} "))

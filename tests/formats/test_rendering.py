@@ -383,7 +383,7 @@ def test_the_users_own_words_are_never_touched() -> None:
     assert message["content"] == "what does [end of memman context] mean?"
 
 
-def test_a_context_stays_as_it_is_when_the_session_goes_on() -> None:
+def test_context_is_unchanged_by_later_additions() -> None:
     memory = manager(max_tokens=10**7)
     kept = []
     for number, what in enumerate(

@@ -41,7 +41,7 @@ def test_without_a_model_only_the_prefix_goes() -> None:
     assert sent_name("anthropic/Claude-4", None) == "Claude-4"
 
 
-def test_an_endpoint_is_named_without_what_could_be_secret() -> None:
+def test_endpoint_is_named_without_secrets() -> None:
     assert host_of("https://user:secret@host.test:8443/v1/?key=secret#x") == "host.test:8443/v1"
     assert host_of("http://localhost") == "localhost"
     assert host_of("") == ""

@@ -167,7 +167,7 @@ def test_a_crashed_holder_is_waited_for_no_longer_than_its_lease(use: Any, path:
     assert one.asked == 1
 
 
-def test_a_lease_lasts_longer_than_the_call_that_it_is_taken_for(
+def test_lease_lasts_longer_than_its_call(
     use: Any, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[float] = []

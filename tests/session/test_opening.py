@@ -65,7 +65,7 @@ def test_nonces_are_random_hexadecimal_digits() -> None:
     assert all(len(nonce) == 8 and int(nonce, 16) >= 0 for nonce in nonces)
 
 
-def test_nonce_that_is_none_is_refused() -> None:
+def test_invalid_nonce_is_refused() -> None:
     memory = manager(new_nonce=lambda: "</summary>")
     with pytest.raises(InvalidInput, match="nonce"):
         memory.add_user_message("s", "x")

@@ -150,12 +150,12 @@ def test_a_quote_that_is_left_open_is_refused() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["cat", [], [7], ["cat", None], ["cat", "a\0b"]])
-def test_a_command_that_is_no_list_of_texts_is_refused(arguments: Any) -> None:
+def test_command_must_be_a_list_of_texts(arguments: Any) -> None:
     with pytest.raises(InvalidInput, match="a list of texts"):
         CommandSummarizer(arguments)
 
 
-def test_a_program_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+def test_missing_program_is_reported_at_once(tmp_path: Path) -> None:
     unmarked = tmp_path / "summarize"
     unmarked.write_text("#!/bin/sh\necho x\n")
     for program in ("no-such-program-anywhere", str(unmarked), str(tmp_path)):
@@ -163,9 +163,7 @@ def test_a_program_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
             MemoryManager(summarizer=f"cmd:{program}")
 
 
-def test_a_program_that_went_away_is_told_when_it_is_asked(
-    request_: SummaryRequest, tmp_path: Path
-) -> None:
+def test_removed_program_is_reported_at_the_call(request_: SummaryRequest, tmp_path: Path) -> None:
     program = tmp_path / "summarize"
     program.write_text("#!/bin/sh\necho x\n")
     program.chmod(0o755)
@@ -189,12 +187,12 @@ def test_failure_has_status_and_stderr_but_no_arguments(
     assert len(str(raised.value)) < 500
 
 
-def test_a_signal_is_told(request_: SummaryRequest) -> None:
+def test_signal_is_reported(request_: SummaryRequest) -> None:
     with pytest.raises(SummarizerFailed, match="was ended by signal 9"):
         python("import os; os.kill(os.getpid(), 9)").summarize(request_)
 
 
-def test_what_is_not_utf8_is_told(request_: SummaryRequest) -> None:
+def test_invalid_utf8_is_reported(request_: SummaryRequest) -> None:
     with pytest.raises(SummarizerFailed, match="not UTF-8"):
         python("import sys; sys.stdout.buffer.write(b'caf\\xe9')").summarize(request_)
 
@@ -260,7 +258,7 @@ print("still there", flush=True)
     assert gone(int(told.read_text()))
 
 
-def test_a_program_that_may_not_be_ended_is_left_and_told(
+def test_program_that_cannot_be_ended_is_reported(
     request_: SummaryRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[int] = []

@@ -113,7 +113,7 @@ def _async_summary(summarizer: Any) -> str:
 
 
 @pytest.mark.parametrize("given", [7, b"anthropic:x", ["x"], object()])
-def test_what_cannot_be_asked_is_refused(given: Any) -> None:
+def test_object_without_summarize_is_refused(given: Any) -> None:
     with pytest.raises(InvalidInput, match="a summarizer is a callable, a name or has summarize"):
         MemoryManager(summarizer=given)
 
@@ -151,9 +151,7 @@ def test_one_that_is_refused_leaves_the_one_before() -> None:
         (SummaryReply(text="x", refused=None), "refused cannot be a NoneType"),  # type: ignore[arg-type]
     ],
 )
-def test_a_reply_that_is_none_is_told_with_what_is_wrong(
-    answer: Any, reason: str, filled: Fill
-) -> None:
+def test_invalid_reply_is_reported_with_its_fault(answer: Any, reason: str, filled: Fill) -> None:
     class Wrong:
         def summarize(self, request: SummaryRequest) -> Any:
             return answer
@@ -165,7 +163,7 @@ def test_a_reply_that_is_none_is_told_with_what_is_wrong(
 
 
 @pytest.mark.parametrize("answer", [None, b"text", 7])
-def test_a_callable_that_returns_no_text_is_told(answer: Any, filled: Fill) -> None:
+def test_callable_without_text_is_reported(answer: Any, filled: Fill) -> None:
     memory = filled(MemoryManager(config=CONFIG, summarizer=lambda prompt: answer))
     [reason] = reasons(memory)
     assert f"must return text, not {type(answer).__name__}" in reason
@@ -222,12 +220,12 @@ def test_a_name_is_taken_from_every_place_that_has_one(
 
 
 @pytest.mark.parametrize("empty", ["", "none", " "])
-def test_an_empty_variable_names_nobody(empty: str) -> None:
+def test_empty_variable_names_no_summarizer(empty: str) -> None:
     assert MemoryConfig.from_env({"MEMMAN_SUMMARIZER": empty}).summarizer is None
     assert MemoryConfig.from_env({"MEMMAN_MODEL": empty}).model is None
 
 
-def test_digest_asks_nobody_whatever_the_settings_name(found: Plugins, filled: Fill) -> None:
+def test_digest_calls_no_summarizer_of_the_settings(found: Plugins, filled: Fill) -> None:
     summarizer = ScriptedSummarizer()
     found.register(Named(lambda name: summarizer), "acme")
     named = CONFIG.updated({"summarizer": "acme:big"})
@@ -262,7 +260,7 @@ def test_a_summarizer_is_made_once_for_a_name(found: Plugins) -> None:
     [("anthropic:m", "memman-anthropic"), ("openai:m", "memman-openai"),
      ("google:m", "memman-google"), ("bedrock:m", "memman-bedrock")],
 )  # fmt: skip
-def test_a_known_name_without_its_plugin_says_what_to_install(
+def test_known_name_without_plugin_names_the_package(
     name: str, distribution: str, found: Plugins
 ) -> None:
     with pytest.raises(PluginNotFound, match=f"pip install './plugins/{distribution}'"):
@@ -284,17 +282,17 @@ def test_missing_or_broken_plugin_error_has_the_reason(
 
 
 @pytest.mark.parametrize("name", ["nope", "", ":", "gpt-4o", "acme"])
-def test_an_unknown_name_is_told_with_those_that_are_known(name: str, found: Plugins) -> None:
+def test_unknown_name_error_lists_the_known_ones(name: str, found: Plugins) -> None:
     with pytest.raises(PluginNotFound, match=r"cmd:PROGRAM ARGS, anthropic:MODEL.*digest"):
         MemoryManager(summarizer=name)
 
 
-def test_a_provider_without_a_model_says_how_to_write_it(found: Plugins) -> None:
+def test_provider_without_a_model_error_has_the_syntax(found: Plugins) -> None:
     with pytest.raises(PluginNotFound, match="write openai:MODEL"):
         MemoryManager(summarizer="openai")
 
 
-def test_what_a_plugin_says_of_a_name_reaches_who_asked_for_it(found: Plugins) -> None:
+def test_plugin_message_about_a_name_reaches_the_caller(found: Plugins) -> None:
     def lacking(name: str) -> Any:
         raise SummarizerUnavailable("pip install acme")
 
@@ -312,7 +310,7 @@ def test_a_plugin_that_fails_at_a_name_does_not_answer_for_it(found: Plugins) ->
         MemoryManager(summarizer="acme:m")
 
 
-def test_a_plugin_that_answers_with_something_else_is_told(found: Plugins) -> None:
+def test_plugin_with_a_wrong_result_is_reported(found: Plugins) -> None:
     found.register(Named(lambda name: lambda prompt: "x"), "acme")
     with pytest.raises(InvalidInput, match=r"a function, which has no summarize\(\)"):
         MemoryManager(summarizer="acme:m")
@@ -445,7 +443,7 @@ def test_how_much_it_takes_is_its_own_word_or_its_models_limit(
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, "many", 1.5])
-def test_a_limit_that_is_no_number_is_refused(wrong: Any) -> None:
+def test_limit_must_be_a_number(wrong: Any) -> None:
     with pytest.raises(InvalidInput, match="max_input_tokens of Limited"):
         MemoryManager(summarizer=Limited(max_input_tokens=wrong))
 

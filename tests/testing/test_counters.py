@@ -291,7 +291,7 @@ def test_what_ends_the_program_is_not_taken_for_a_broken_law() -> None:
         broken_laws(kit_of(each(interrupted)))
 
 
-def test_a_counter_that_cannot_work_here_says_so_in_the_results() -> None:
+def test_unusable_counter_is_marked_in_the_results() -> None:
     def gone(text: str, count: int) -> int:
         raise CounterUnavailable("pip install acme")
 
@@ -300,7 +300,7 @@ def test_a_counter_that_cannot_work_here_says_so_in_the_results() -> None:
     assert (result.unavailable, result.problem) == (True, "pip install acme")
 
 
-def test_an_assertion_without_words_is_told_by_its_source() -> None:
+def test_assertion_without_message_is_shown_by_its_source() -> None:
     class Wordless:
         def test_something(self) -> None:
             assert 1 + 1 == 3

@@ -49,7 +49,7 @@ def test_without_facts_nothing_is_lost() -> None:
     assert survival(conversation(), "s", []).ratio == 1.0
 
 
-def test_the_async_manager_is_asked_alike() -> None:
+def test_survival_accepts_the_async_manager() -> None:
     memory = AsyncMemoryManager()
     memory_of_words = MemoryManager()
     memory_of_words.add_user_message("s", "ORD-8841")

@@ -21,14 +21,14 @@ from memman.testing import (
 from memman.testing.summarizers import conversation
 
 
-def test_a_fake_clock_moves_by_its_tick_and_when_told():
+def test_fake_clock_moves_by_its_tick_and_by_hand():
     clock = FakeClock(datetime(2026, 1, 1, tzinfo=UTC), tick=timedelta(seconds=1))
     assert [clock().second, clock().second] == [1, 2]
     clock.advance(timedelta(minutes=-1))
     assert clock() == datetime(2025, 12, 31, 23, 59, 3, tzinfo=UTC)
 
 
-def test_sequential_ids_begin_anew_for_each_maker():
+def test_sequential_ids_restart_for_each_factory():
     first, second = sequential_ids("a"), sequential_ids("b")
     assert [first(), first(), second()] == ["a-1", "a-2", "b-1"]
 
@@ -101,7 +101,7 @@ def test_an_event_of_the_other_manager_is_refused():
         asyncio.run(scripted.summarize(REQUEST))
 
 
-def test_an_event_that_nobody_sets_ends_the_wait(monkeypatch):
+def test_event_that_is_never_set_ends_the_wait(monkeypatch):
     monkeypatch.setattr("memman.testing.fakes._PATIENCE", 0.01)
     with pytest.raises(TimeoutError, match="was not set"):
         ScriptedSummarizer(Delayed("x", threading.Event())).summarize(REQUEST)

@@ -337,5 +337,5 @@ def test_kit_catches_rendering_that_the_provider_refuses():
     assert "test_every_conversation_obeys_the_rules_of_its_provider" in broken
 
 
-def test_the_kit_catches_a_format_that_changes_what_it_is_given():
+def test_kit_catches_a_format_that_changes_its_input():
     assert "test_parsing_leaves_the_messages_as_they_were" in broken_laws(kit_for(Shared))

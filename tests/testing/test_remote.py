@@ -200,13 +200,13 @@ class OfOneLoop(PlainCounter):
         (OfOneLoop, "threads_with_loops_of_their_own_share_a_counter"),
     ],
 )
-def test_a_broken_counter_is_told(broken: type[PlainCounter], law: str) -> None:
+def test_broken_counter_is_reported(broken: type[PlainCounter], law: str) -> None:
     kit = type("Kit", (Plain,), {"counter": broken})
     with pytest.raises(AssertionError):
         getattr(kit(), f"test_{law}")()
 
 
-def test_a_counter_listed_as_local_is_told() -> None:
+def test_counter_listed_as_local_is_reported() -> None:
     local = CounterSpec(name="plain", match=lambda model: 1, factory=lambda model: PlainCounter(""))
     kit = type("Kit", (Plain,), {"spec": local})()
     with pytest.raises(AssertionError):
@@ -215,12 +215,12 @@ def test_a_counter_listed_as_local_is_told() -> None:
         kit.test_it_leaves_foreign_models_alone()
 
 
-def test_requests_to_another_path_are_told() -> None:
+def test_requests_to_another_path_are_reported() -> None:
     kit = type("Kit", (Plain,), {"path": "/v2/count"})()
     with pytest.raises(AssertionError):
         kit.test_the_providers_number_is_the_count()
 
 
-def test_the_kits_examples_are_of_the_model_that_it_is_asked_for() -> None:
+def test_kit_examples_are_of_the_requested_model() -> None:
     assert Plain.spec is not None
     assert Plain.spec.match(ModelRef(Plain().make_request("hi")["model"])) > 0

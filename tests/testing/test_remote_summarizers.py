@@ -259,7 +259,7 @@ def test_a_summarizer_that_holds_up_the_loop_is_caught() -> None:
         Kit().test_a_loop_goes_on_while_it_works()
 
 
-def test_every_law_of_its_own_is_broken_by_somebody() -> None:
+def test_every_law_has_a_plugin_that_breaks_it() -> None:
     own = set(laws_of(RemoteSummarizerConformance)) - set(laws_of(SummarizerConformance))
     elsewhere = {SUBPROCESS, "test_a_loop_goes_on_while_it_works"}
     assert own - elsewhere == {law for _, law in BROKEN} & own
@@ -308,7 +308,7 @@ def test_another_attempt_gets_what_is_left_of_the_time(slept: list[float]) -> No
     assert slept == [0.5, 2.0]
 
 
-def test_the_provider_says_how_long_to_wait(slept: list[float]) -> None:
+def test_pause_of_the_provider_is_used(slept: list[float]) -> None:
     assert persistently(failing(Status(429, retry_after="3")), 10) == "done with 7 s left"
     assert slept == [3.0]
 
@@ -335,7 +335,7 @@ def test_without_a_time_out_ten_minutes_are_the_most(slept: list[float]) -> None
     assert persistently(failing(), None) == "done with 600 s left"
 
 
-def test_a_name_is_somebody_elses_or_has_a_model() -> None:
+def test_name_has_a_model_or_another_owner() -> None:
     assert model_named("acme:big", "acme") == "big"
     assert model_named("acme: a:b ", "acme") == "a:b"
     assert model_named("acme", "acme") is None

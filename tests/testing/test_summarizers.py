@@ -87,7 +87,7 @@ def laws_broken_by(summarizer: object) -> list[str]:
     return broken_laws(Kit)
 
 
-def test_the_kit_catches_a_limit_that_is_none():
+def test_kit_catches_an_invalid_limit():
     class Wrong(Heuristic):
         max_input_tokens = "many"
 
