@@ -239,7 +239,7 @@ class RemoteCounterConformance:
             assert all(isinstance(each, CountFailure) and each.kind == "denied" for each in answers)
             assert trial.asked == 1
 
-    def test_invalid_count_is_a_failure(self) -> None:
+    def test_an_answer_that_is_no_count_is_a_failure(self) -> None:
         wrong = [self.success(each) for each in ("many", -1, None)]
         for answer in (_NONSENSE, Answer(200, {}), Answer(200, []), *wrong):
             for runtime, trial in self._each(answer):
