@@ -1331,7 +1331,7 @@ def test_ids_that_a_generator_repeats_lose_no_entry() -> None:
 @pytest.mark.parametrize(
     "given", [{"new_id": lambda: 7}, {"clock": lambda: 7}], ids=["new_id", "clock"]
 )
-def test_generated_ids_and_times_are_checked_before_they_are_stored(given: Any) -> None:
+def test_generated_ids_are_checked_before_they_are_stored(given: Any) -> None:
     memory = manager(**given)
     with pytest.raises(InvalidInput, match=next(iter(given))):
         memory.add_user_message("s", "one")

@@ -111,8 +111,8 @@ class Resolver:
         from memman.counting import RemoteTokenCounter, endpoint_breaker
 
         breaker = self._breakers.setdefault(fingerprint_of(counter), endpoint_breaker())
-        found = RemoteTokenCounter(counter, model, accuracy=spec.accuracy, breaker=breaker)
-        return Remote(found, form)
+        pricing = RemoteTokenCounter(counter, model, accuracy=spec.accuracy, breaker=breaker)
+        return Remote(pricing, form)
 
     def limits(self, model: str | None) -> tuple[int, int, int] | None:
         """Return (context, max_input, max_output) of a model in tokens; None if they are unknown."""

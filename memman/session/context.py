@@ -104,8 +104,8 @@ class ContextBuilder:
     """Builds a session's contexts. It keeps the last one, and a rendering of the window in each format."""
 
     __slots__ = (
-        "_before", "_counter", "_fell_back", "_framing", "_generation", "_last_overhead", "_left_out", "_log",
-        "_nonce", "_outbox", "_priced", "_prices", "_renderings", "_resolved", "_sent", "_shared",
+        "_before", "_counter", "_fell_back", "_framing", "_generation", "_last_overhead", "_left_out",
+        "_log", "_nonce", "_outbox", "_priced", "_prices", "_renderings", "_resolved", "_sent", "_shared",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, log: SessionLog, outbox: Outbox) -> None:

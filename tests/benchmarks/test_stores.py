@@ -43,7 +43,7 @@ def test_every_goal_of_the_stores_is_measured(tmp_path: Path) -> None:
         "reloading 5,000 entries",
         "appends in turns, 20 entries in the window over 5",
     ]
-    assert "the disk's share was not measured" in str(found)
+    assert "the share of disk was not measured" in str(found)
 
 
 def test_memory_does_not_grow_with_the_sessions_of_a_store(tmp_path: Path) -> None:
