@@ -28,8 +28,8 @@ _HERE = "the store in memory"
 class _Log:
     """One session.
 
-    A signal handler may raise between any two steps, so each change is one step: a record is appended to
-    the list, or `content` is replaced. Everything else is derived from them by `catch_up`.
+    A change is never half made: records are appended to the list, or `content` is replaced as a whole. The
+    rest is an index of them, which `catch_up` continues.
     """
 
     __slots__ = ("content", "folded", "hidden", "lease", "made")
