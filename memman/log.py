@@ -159,12 +159,9 @@ def _check_run(run: Sequence[WindowItem], ids: Sequence[str]) -> None:
 def places_for_commit(window: Window, record: Record) -> list[StoredItem]:
     """Return the window as a commit of `record` stores it: 0 is the seq of the record's own entries."""
     return [
-        StoredItem(
-            item.entry.seq if item.compression != record.id else 0,
-            item.index,
-            item.position,
-            item.pinned,
-        )
+        msgspec.structs.replace(item.place(), seq=0)
+        if item.compression == record.id
+        else item.place()
         for item in window.items
     ]
 

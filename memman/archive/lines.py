@@ -20,7 +20,6 @@ LEAST_READER = 1  # the oldest version that can read these archives
 _PREFIX = b'{"crc":"'
 _CHECKED = len(_PREFIX) + 8
 _REST = _CHECKED + 2
-MAGIC = _PREFIX
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from memman.compression.plan import (
     describe,
     make_plan,
     replacements_of,
+    view_of_plan,
 )
 from memman.compression.prompt import summary_request
 from memman.compression.repeats import fold_repeats
@@ -82,4 +83,5 @@ __all__ = [
     "stages_of",
     "summary_request",
     "view_of",
+    "view_of_plan",
 ]

@@ -40,6 +40,16 @@ def make_plan(
     return view
 
 
+def view_of_plan(plan: Generator[Request, Answer, View]) -> View:
+    """Return the view of a plan that makes no requests, such as a dry run."""
+    try:
+        request = next(plan)
+    except StopIteration as end:
+        view: View = end.value
+        return view
+    raise RuntimeError(f"this plan must not request a {type(request).__name__}")
+
+
 def _run(stage: Stage, view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
     try:
         changed = stage(view, goal, make_entry)

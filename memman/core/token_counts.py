@@ -16,7 +16,7 @@ from memman.counting import CountFailure
 from memman.entries import Entry, TokenCount, check_new_entry, check_text
 from memman.formats import plain_messages
 from memman.formats.streams import whole
-from memman.session.context import price_given, rendering_in
+from memman.session.context import price_given, rendering_in, request_of
 from memman.session.shared import Shared
 from memman.window import Window
 
@@ -81,12 +81,7 @@ class TokenCounting:
         window = _window_of([clean(entry) for entry in self._entries_in(content)])
         rendering = rendering_in(self._resolver.format_named(remote.format), self._counter)
         rendering.update(window)
-        request = {
-            "model": self._config.model,
-            "messages": msgspec.to_builtins(rendering.messages(self._system)),
-            "system": rendering.system(self._system),
-            "tools": msgspec.json.decode(self._tools) if self._tools else [],
-        }
+        request = request_of(self._config.model, rendering, self._system, self._tools)
         count = await self._shared.runtime.price(remote.counter, request)
         if isinstance(count, CountFailure):
             logger.warning("%s was not counted exactly: %s", self._config.model, count.reason)

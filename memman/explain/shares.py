@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 
 import msgspec
@@ -54,9 +54,8 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
 
 
-def shares_of(items: Iterable[WindowItem]) -> Shares:
+def shares_of(window: Window) -> Shares:
     """Return the shares of a window's items."""
-    window = Window(items)
     named = {
         item.result.entry.id: item.entry.name
         for exchange in window.exchanges

@@ -249,7 +249,7 @@ class _Shown:
     @property
     def shares(self) -> ShownShares:
         """The largest parts of the window at the end of the log."""
-        found = shares_of(self._log.history.items)
+        found = shares_of(self._log.history.state.window)
         return ShownShares(
             tokens=found.tokens,
             tools=list(found.tools),

@@ -161,11 +161,10 @@ class SyncRuntime:
         result = self._summarizer_calls.start(call)
         try:
             done = wait([result], timeout).done
-        except BaseException:  # interrupted: the call is left behind all the same
-            self._summarizer_calls.add(result)
-            raise
+        finally:
+            if not result.done():  # late, or this thread was interrupted
+                self._summarizer_calls.add(result)
         if not done:
-            self._summarizer_calls.add(result)
             raise SummarizerTimeout(f"the summarizer took longer than {timeout:g} s")
         return result.result()
 

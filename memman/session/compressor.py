@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -26,7 +26,9 @@ from memman.compression import (
     describe,
     make_plan,
     replacements_of,
+    view_of_plan,
 )
+from memman.compression.summarize import Answer, Request
 from memman.display import format_error, without_message
 from memman.entries import Entry
 from memman.errors import (
@@ -249,9 +251,10 @@ class Compressor:
                 self._outbox.notify(self._over_budget(given.view, given.goal, hopeless))
                 return self._nothing(f"nothing was changed: {hopeless}")
             self.policy.backoff.begin(given.summarizer, log.progress)
-            return self._run(given)
+            timeout = log.resolved.config.summarize_timeout
+            return CompressionRun(given, self._plan(given), timeout)
 
-    def _run(self, given: RunInput) -> CompressionRun:
+    def _plan(self, given: RunInput) -> Generator[Request, Answer, View]:
         resolved = self._log.resolved
         config, summarizer = resolved.config, given.summarizer
         own = None if summarizer is None else summarizer.max_input_tokens
@@ -264,8 +267,7 @@ class Compressor:
             parts=self.policy.backoff.parts,
         )
         factory = self._shared.make_entry(resolved.counter)
-        plan = make_plan(given.view, given.goal, factory, resolved.stages, options)
-        return CompressionRun(given, plan, config.summarize_timeout)
+        return make_plan(given.view, given.goal, factory, resolved.stages, options)
 
     def _redacted(self, entry: Entry) -> Entry:
         """Redact an entry once more: it may come from an import or from another manager."""
@@ -423,7 +425,7 @@ class Compressor:
         after, unchanged = view, hopeless or ("" if rest is None or options.write else str(rest))
         if not unchanged:
             dry = msgspec.structs.replace(options, dry_run=True)
-            after = self._run(msgspec.structs.replace(given, options=dry)).finish()
+            after = view_of_plan(self._plan(msgspec.structs.replace(given, options=dry)))
         why_old = unchanged or why_kept(after, goal, log.resolved.stages)
         return describe(log.id, view, after, goal, options.ask, why_old)
 

@@ -134,15 +134,13 @@ class ContextBuilder:
         log = self._log
         if log.totals.nonce != self._nonce:
             self._begin(log.totals.nonce)
-        if log.resolved.counter is not self._counter and self._last_overhead is not None:
-            self._last_overhead = msgspec.structs.replace(
-                self._last_overhead, framing=0, expected=0.0
-            )
         if log.resolved.counter is not self._counter:
-            self._framing = _Framing(-1, 0, 0.0)  # another counter, another framing
-        if log.generation != self._generation or log.resolved.counter is not self._counter:
-            self._generation, self._counter = log.generation, log.resolved.counter
-            self._renderings, self._prices = {}, None
+            self._counter = log.resolved.counter
+            self._renderings = {}
+            self._forget_framing()
+        if log.generation != self._generation:
+            self._generation = log.generation
+            self._renderings = {}
             self._outdate()
         if log.resolved is not self._resolved:
             self._resolved = log.resolved
@@ -151,6 +149,13 @@ class ContextBuilder:
     def _outdate(self) -> None:
         self._before = None
         self._priced = {}
+
+    def _forget_framing(self) -> None:
+        """Drop framing that another counter priced; the tokens of system prompt and tools stay."""
+        self._framing, self._prices = _Framing(-1, 0, 0.0), None
+        last = self._last_overhead
+        if last is not None:
+            self._last_overhead = msgspec.structs.replace(last, framing=0, expected=0.0)
 
     # ------------------------------------------------------------ questions
 
@@ -414,12 +419,7 @@ class ContextBuilder:
             logger.warning("%s", error)
             return None
         shown = self._rendered(form, counter, clean)
-        content = {
-            "model": config.model,
-            "messages": msgspec.to_builtins(shown.messages(request.system)),
-            "system": shown.system(request.system),
-            "tools": msgspec.json.decode(request.tools) if request.tools else [],
-        }
+        content = request_of(config.model, shown, request.system, request.tools)
         return UncertainCount(content, counted)
 
     def _redacted(self, window: Window) -> Window:
@@ -463,6 +463,18 @@ def expected_framing(form: Format, counter: TokenCounter) -> tuple[float, Callab
         return form.request_framing, lambda _entry: form.message_framing
     tools = {"tool_call": framing.call, "tool_result": framing.result}
     return framing.request, lambda entry: framing.message + tools.get(entry.type, 0.0)
+
+
+def request_of(
+    model: str | None, rendering: Rendering, system: str | None, tools: bytes | None
+) -> dict[str, Any]:
+    """Return a request as remote counters take it; `tools` is JSON."""
+    return {
+        "model": model,
+        "messages": msgspec.to_builtins(rendering.messages(system)),
+        "system": rendering.system(system),
+        "tools": msgspec.json.decode(tools) if tools else [],
+    }
 
 
 def price_given(

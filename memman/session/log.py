@@ -177,8 +177,7 @@ class SessionLog:
 
     async def era(self) -> list[tuple[int, Record]]:
         """Return the records since the last clear, up to the window's head. Under the lock, refreshed."""
-        snapshot = await self.reader.snapshot()
-        log = await self.reader.records(snapshot.totals.era if snapshot else 0)
+        log = await self.reader.records(self.totals.era)
         # A later record would be both in a commit's window and after its floor.
         return [record for record in log if record[0] <= self.window.head]
 
@@ -302,9 +301,7 @@ class SessionLog:
             self.window.advance(self.window.head, appended.epoch)
             for seq, record in enumerate(records, self.window.head + 1):
                 self._outbox.enqueue(seq, record)
-                self._fold(
-                    seq, record, own_count
-                )  # just counted, or estimated if the counter failed
+                self._fold(seq, record, own_count)  # just counted, or estimated on a failure
             self._inflight = None
             return appended
         # Another writer was faster, or some records were in the log: named by the caller, they had their

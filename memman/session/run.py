@@ -75,12 +75,6 @@ class CompressionRun:
             else:
                 yield msgspec.structs.replace(request, timeout=self._timeout)
 
-    def finish(self) -> View:
-        """Return the view of a plan that makes no requests, such as a dry run."""
-        for request in self.requests():
-            raise RuntimeError(f"this plan must not request a {type(request).__name__}")
-        return self.after
-
     def answer(self, answer: Answer) -> None:
         """Take the answer to the last request."""
         self._answer = answer

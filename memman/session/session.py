@@ -334,7 +334,7 @@ class Session:
             await log.require()
             history = LogHistory(await log.era())
             trigger, summarizer = policy.trigger(), policy.summarizer_state()
-            shares = shares_of(log.window.items)
+            shares = shares_of(log.window)
             running = compressor.is_running
         waits = ""
         if trigger.auto_compress:

@@ -124,9 +124,8 @@ class Shared:
         self._resolved: tuple[int, ResolvedConfig] | None = None
 
     def _renew(self) -> None:
-        self.settings_lock = (
-            threading.RLock()
-        )  # re-entrant: a signal handler may change settings, too
+        # Re-entrant: a signal handler may change settings, too.
+        self.settings_lock = threading.RLock()
 
     def configure(self, config: MemoryConfig) -> None:
         """Replace the manager's settings."""

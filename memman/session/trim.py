@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
@@ -17,6 +16,7 @@ from memman.compression import (
     make_plan,
     replacements_of,
     view_of,
+    view_of_plan,
 )
 from memman.errors import BudgetExceeded
 from memman.formats import Rendering
@@ -60,7 +60,7 @@ def trim(
         """Cut a copy to `room` tokens if possible; without room only protected entries stay."""
         view = view_of(window, goal := Goal(tokens=room, entries=None, limit=room, budget=budget))
         stages = TRIM if room else TRIM_ALL
-        after = _finished(make_plan(view, goal, make_entry, stages, SummaryOptions()))
+        after = view_of_plan(make_plan(view, goal, make_entry, stages, SummaryOptions()))
         copy, shown = _window_of(after, window.epoch), new_rendering()
         shown.update(copy)
         return copy, shown, replacements_of(after)
@@ -98,16 +98,6 @@ def _total(window: Window, rendering: Rendering, fixed: int) -> int:
 def _without_framing(tokens: int, window: Window, rendering: Rendering) -> int:
     """Return the part of so many tokens of a context that its entries have without framing."""
     return tokens * window.tokens // max(1, window.tokens + rendering.added)
-
-
-def _finished(plan: Generator[Any, Any, View]) -> View:
-    """Return the view of a plan without requests."""
-    try:
-        plan.send(None)
-    except StopIteration as end:
-        view: View = end.value
-        return view
-    raise RuntimeError("trimming a context must not ask for a summary")
 
 
 def _window_of(view: View, epoch: int) -> Window:
