@@ -19,6 +19,7 @@ import shlex
 import shutil
 import socket
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from importlib.util import find_spec
@@ -71,6 +72,9 @@ _PACKAGES = {
     "plugins/memman-tokenizers": "tokenizers",
 }
 _ROOT = Path(__file__).parent
+# The adapters of agent frameworks are installed in environments of their own: `.ci/adapters`.
+_UV = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["uv"]
+_ADAPTERS = [Path(folder).name.removeprefix("memman-") for folder in _UV["workspace"]["exclude"]]
 _PRINTED = "printed by the last block"  # no identifier, so no page can use the name
 _DONE = "where the blocks begin that were run"
 # Run by the plugin's own tests, against a server that counts.
@@ -132,8 +136,18 @@ def _in_turn(evaluate: Evaluator) -> Evaluator:
 
 def _lacking() -> list[str]:
     """Return patterns of the pages that need a missing package."""
-    missing = [start for start, package in _PACKAGES.items() if find_spec(package) is None]
+    missing = [start for start, package in _needs().items() if find_spec(package) is None]
     return [start if start.endswith(".md") else f"{start}/*.md" for start in missing]
+
+
+def _needs() -> dict[str, str]:
+    """Return the packages that files of tests and pages need, by the beginnings of their paths."""
+    adapters = {}
+    for name in _ADAPTERS:
+        package = f"memman_{name.replace('-', '_')}"
+        adapters[f"plugins/memman-{name}"] = package
+        adapters[f"docs/how-to/use-with-{name}.md"] = package
+    return _PACKAGES | adapters
 
 
 def _pages(
@@ -194,25 +208,33 @@ def _required() -> list[str]:
 def _missing_package(path: Path) -> str | None:
     """Return the package that a file needs, if it is not installed."""
     name = path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else ""
-    for start, package in _PACKAGES.items():
+    for start, package in _needs().items():
         if name.startswith(start) and find_spec(package) is None:
             return package
     return None
+
+
+def _is_required(package: str) -> bool:
+    """Return whether the tests that need a package must not skip."""
+    return ("adapters" if package.startswith("memman_") else "packages") in _required()
 
 
 class _SkippedModule(pytest.Module):
     """A file of tests that need a package which is not installed."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        package = _missing_package(self.path)
-        pytest.skip(f"needs {package}: run `uv sync --group full`", allow_module_level=True)
+        package = _missing_package(self.path) or ""
+        adapter = package.startswith("memman_")
+        command = f".ci/adapters {package[7:]}" if adapter else "uv sync --group full"
+        pytest.skip(f"needs {package}: run `{command}`", allow_module_level=True)
 
 
 def pytest_pycollect_makemodule(
     module_path: Path, parent: pytest.Collector
 ) -> pytest.Module | None:
     """Skip a file that needs a missing package, unless all packages are required."""
-    if _missing_package(module_path) is None or "packages" in _required():
+    package = _missing_package(module_path)
+    if package is None or _is_required(package):
         return None
     return _SkippedModule.from_parent(parent, path=module_path)
 
