@@ -214,6 +214,7 @@ class Usage(Event, frozen=True, kw_only=True):
     input_tokens: int
     output_tokens: int
     cached_tokens: int
+    cache_written_tokens: int
     estimated: int
 
 
@@ -557,6 +558,7 @@ def event_of(session_id: str, seq: int, record: Record) -> Event:
                 input_tokens=record.input_tokens,
                 output_tokens=record.output_tokens,
                 cached_tokens=record.cached_tokens,
+                cache_written_tokens=record.cache_written_tokens,
                 estimated=record.estimated,
             )
 

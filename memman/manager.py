@@ -327,23 +327,47 @@ class MemoryManager:
         """
         return self._runtime.run(self._methods.add_messages(session_id, messages, format))
 
-    def record_usage(self, session_id: str, usage: Any, *, model: str | None = None) -> None:
+    def record_usage(
+        self,
+        session_id: str,
+        usage: Any = None,
+        *,
+        model: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        cache_written_tokens: int | None = None,
+    ) -> None:
         """Record the usage that the provider reported for the last request, and calibrate counts by it.
 
-        `add_messages` does this for a whole response. `input_tokens` includes cached tokens, whichever
-        provider reported them.
+        `add_messages` does this for a whole response. The recorded `input_tokens` include those read from
+        the provider's cache and written to it, whichever provider reported them.
 
         Args:
             session_id: must exist.
             usage: a response of the OpenAI, Anthropic, Google or Bedrock SDK, its usage object or dict, or
-                the number of input tokens.
+                the number of input tokens. Without it, pass numbers.
             model: the model that the request was sent to; the session's by default.
+            input_tokens: all tokens of the request, cached or not.
+            output_tokens: the tokens of the reply.
+            cached_tokens: those of the input that were read from the provider's cache.
+            cache_written_tokens: those of the input that were written to it.
 
         Raises:
-            InvalidInput: it has no input tokens, or fewer than cached ones; nothing was changed.
+            InvalidInput: there are no input tokens, or fewer than cached ones; nothing was changed.
             SessionNotFound: the session does not exist.
         """
-        self._runtime.run(self._methods.record_usage(session_id, usage, model=model))
+        self._runtime.run(
+            self._methods.record_usage(
+                session_id,
+                usage,
+                model=model,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                cached_tokens=cached_tokens,
+                cache_written_tokens=cache_written_tokens,
+            )
+        )
 
     def record_overflow(
         self, error: BaseException | str, *, model: str | None = None

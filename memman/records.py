@@ -204,6 +204,7 @@ class Learned(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", kw_only=True):
     """The tokens that a provider reported for a request, and memman's own figures for it.
 
+    `input_tokens` includes `cached_tokens`, read from the provider's cache, and `cache_written_tokens`.
     `estimated` is memman's estimate, `counted` the same without calibration, and `learned` the calibration
     after this report.
     """
@@ -214,6 +215,7 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
     input_tokens: int
     output_tokens: int = 0
     cached_tokens: int = 0
+    cache_written_tokens: int = 0
     estimated: int = 0
     counted: int = 0
     learned: Learned | None = None

@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 
 from memman import InvalidInput, MemoryManager, SessionNotFound, events
-from memman.counting.usage import usage_of
+from memman.counting.usage import billed_tokens, usage_of
+from memman.records import UsageReported
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def read(usage: Any) -> tuple[int, int, int]:
-    record = usage_of(usage, "u1", AT, "gpt-5")
+def read(usage: Any) -> tuple[int, ...]:
+    record = usage_of(billed_tokens(usage), "u1", AT, "gpt-5")
     assert (record.id, record.at, record.model) == ("u1", AT, "gpt-5")
-    return record.input_tokens, record.output_tokens, record.cached_tokens
+    written = (record.cache_written_tokens,) if record.cache_written_tokens else ()
+    return record.input_tokens, record.output_tokens, record.cached_tokens, *written
 
 
-SHAPES: dict[str, tuple[Any, tuple[int, int, int]]] = {
+SHAPES: dict[str, tuple[Any, tuple[int, ...]]] = {
     "a number": (120, (120, 0, 0)),
     "OpenAI chat": (
         {
@@ -47,10 +49,22 @@ SHAPES: dict[str, tuple[Any, tuple[int, int, int]]] = {
         {
             "input_tokens": 120,
             "output_tokens": 7,
-            "input_tokens_details": {"cached_tokens": 64},
+            "input_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 46},
             "output_tokens_details": {"reasoning_tokens": 2},
         },
-        (120, 7, 64),
+        (120, 7, 64, 46),
+    ),
+    "LangChain": (
+        {
+            "input_tokens": 120,
+            "output_tokens": 7,
+            "input_token_details": {
+                "cache_read": 64,
+                "cache_creation": 0,
+                "ephemeral_5m_input_tokens": 46,
+            },
+        },
+        (120, 7, 64, 46),
     ),
     "Anthropic": (
         {
@@ -59,7 +73,7 @@ SHAPES: dict[str, tuple[Any, tuple[int, int, int]]] = {
             "cache_read_input_tokens": 64,
             "cache_creation_input_tokens": 46,
         },
-        (120, 7, 64),
+        (120, 7, 64, 46),
     ),
     "Anthropic without a cache": ({"input_tokens": 10, "output_tokens": 7}, (10, 7, 0)),
     "Anthropic with a null cache": (
@@ -79,7 +93,7 @@ SHAPES: dict[str, tuple[Any, tuple[int, int, int]]] = {
             "cacheReadInputTokens": 64,
             "cacheWriteInputTokens": 46,
         },
-        (120, 7, 64),
+        (120, 7, 64, 46),
     ),
     "Gemini's SDK": (
         {
@@ -127,6 +141,10 @@ def test_missing_input_tokens_error_names_the_keys(usage: dict[str, int]) -> Non
         {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 900}},
         {"input_tokens": 100, "input_token_details": {"cache_read": 900}},
         {"prompt_token_count": 100, "cached_content_token_count": 900},
+        {
+            "input_tokens": 100,
+            "input_tokens_details": {"cached_tokens": 90, "cache_write_tokens": 810},
+        },
     ],
 )
 def test_too_many_cached_tokens_are_refused(usage: dict[str, Any]) -> None:
@@ -160,6 +178,47 @@ def test_reported_usage_event_has_the_estimate() -> None:
     [event] = heard
     assert (event.model, event.input_tokens, event.output_tokens) == ("gpt-5", 150, 3)
     assert event.estimated == context.tokens.tokens
+
+
+def test_usage_in_numbers_is_recorded() -> None:
+    memory = MemoryManager(counter="chars4")
+    memory.add_user_message("s", "Hello")
+    heard: list[events.Usage] = []
+    memory.on(events.Usage, heard.append)
+    memory.record_usage(
+        "s",
+        model="m",
+        input_tokens=120,
+        output_tokens=7,
+        cached_tokens=64,
+        cache_written_tokens=46,
+    )
+    [item] = memory.feed("s", after=2)
+    assert isinstance(item.record, UsageReported) and len(heard) == 1
+    for seen in (*heard, item.record):
+        assert (seen.model, seen.input_tokens, seen.output_tokens) == ("m", 120, 7)
+        assert (seen.cached_tokens, seen.cache_written_tokens) == (64, 46)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"output_tokens": 5},
+        {"usage": 12, "input_tokens": 12},
+        {"usage": 12, "output_tokens": 5},
+        {"input_tokens": -1},
+        {"input_tokens": True},
+        {"input_tokens": 12, "cached_tokens": 1.5},
+        {"input_tokens": 12, "cached_tokens": 6, "cache_written_tokens": 7},
+    ],
+)
+def test_bad_numbers_of_usage_are_refused(given: dict[str, Any]) -> None:
+    memory = MemoryManager(counter="chars4")
+    memory.add_user_message("s", "Hello")
+    with pytest.raises(InvalidInput, match="tokens"):
+        memory.record_usage("s", **given)
+    assert len(list(memory.feed("s"))) == 2
 
 
 def test_drift_is_reported_over_estimated_less_one() -> None:

@@ -54,7 +54,7 @@ CLAUDE = {
 
 
 def read(usage: Any) -> tuple[int, int, int]:
-    record = usage_of(usage, "u1", datetime(2026, 1, 1, tzinfo=UTC), None)
+    record = usage_of(billed_tokens(usage), "u1", datetime(2026, 1, 1, tzinfo=UTC), None)
     return record.input_tokens, record.output_tokens, record.cached_tokens
 
 
@@ -88,7 +88,7 @@ def test_google_genai_live_usage_is_read() -> None:
         thoughts_token_count=2,
         cached_content_token_count=30,
     )
-    assert billed_tokens(usage) == (40, 9, 30)
+    assert billed_tokens(usage) == (40, 9, 30, 0)
 
 
 def test_google_genai_stream_usage_is_read() -> None:

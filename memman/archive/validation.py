@@ -97,7 +97,8 @@ def check_record(record: Record) -> None:
         _check_tokens(cost.input_tokens, cost.output_tokens)
         _check_observed(record.settings)
     elif isinstance(record, UsageReported):
-        _check_tokens(record.input_tokens, record.output_tokens, record.cached_tokens)
+        _check_tokens(record.input_tokens, record.output_tokens)
+        _check_tokens(record.cached_tokens, record.cache_written_tokens)
         _check_tokens(record.estimated, record.counted)
 
 

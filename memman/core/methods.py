@@ -29,7 +29,7 @@ from memman.core.arguments import (
 )
 from memman.core.core import Core
 from memman.core.token_counts import TokenCounting
-from memman.counting.usage import usage_of
+from memman.counting.usage import BilledTokens, billed_tokens, given_tokens, usage_of
 from memman.display import safe_repr
 from memman.entries import (
     NO_JSON,
@@ -250,32 +250,55 @@ class ManagerMethods:
         if usage is None:
             return None
         try:
-            return usage_of(usage, self._core.shared.new_id(), self._core.shared.clock(), None)
+            return self._usage_record(billed_tokens(usage), None)
         except InvalidInput as error:
             logger.warning("the usage of a response was not recorded: %s", error)
             return None
 
-    async def record_usage(self, session_id: str, usage: Any, *, model: str | None = None) -> None:
+    def _usage_record(self, billed: BilledTokens, model: str | None) -> UsageReported:
+        return usage_of(billed, self._core.shared.new_id(), self._core.shared.clock(), model)
+
+    async def record_usage(
+        self,
+        session_id: str,
+        usage: Any = None,
+        *,
+        model: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        cache_written_tokens: int | None = None,
+    ) -> None:
         """Record the usage that the provider reported for the last request, and calibrate counts by it.
 
-        `add_messages` does this for a whole response. `input_tokens` includes cached tokens, whichever
-        provider reported them.
+        `add_messages` does this for a whole response. The recorded `input_tokens` include those read from
+        the provider's cache and written to it, whichever provider reported them.
 
         Args:
             session_id: must exist.
             usage: a response of the OpenAI, Anthropic, Google or Bedrock SDK, its usage object or dict, or
-                the number of input tokens.
+                the number of input tokens. Without it, pass numbers.
             model: the model that the request was sent to; the session's by default.
+            input_tokens: all tokens of the request, cached or not.
+            output_tokens: the tokens of the reply.
+            cached_tokens: those of the input that were read from the provider's cache.
+            cache_written_tokens: those of the input that were written to it.
 
         Raises:
-            InvalidInput: it has no input tokens, or fewer than cached ones; nothing was changed.
+            InvalidInput: there are no input tokens, or fewer than cached ones; nothing was changed.
             SessionNotFound: the session does not exist.
         """
         if model is not None:
             model = check_model(model)
         reported = reported_usage(usage)  # None unless it is a whole response
-        said = usage if reported is None else reported
-        record = usage_of(said, self._core.shared.new_id(), self._core.shared.clock(), model)
+        billed = given_tokens(
+            usage if reported is None else reported,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            cached_tokens=cached_tokens,
+            cache_written_tokens=cache_written_tokens,
+        )
+        record = self._usage_record(billed, model)
         await (await self._core.sessions.existing(session_id)).record_usage(record)
 
     async def record_overflow(

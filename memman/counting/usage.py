@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from memman.display import safe_repr
 from memman.entries import MOST_TOKENS
 from memman.errors import InvalidInput
 from memman.records import UsageReported
 
+_WRITTEN_BY_LANGCHAIN = (  # the first is 0 if one of the others is not
+    "cache_creation",
+    "ephemeral_5m_input_tokens",
+    "ephemeral_1h_input_tokens",
+)
 _TOTALS = ("prompt_tokens", "input_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
 # Gemini's candidates, and a live session's response, exclude thoughts, which are billed with
 # them. Its prompt excludes the pages that its own tools fetched, which were not sent.
@@ -36,38 +41,64 @@ _GEMINI = (
 )
 
 
-def usage_of(usage: Any, record_id: str, at: datetime, model: str | None) -> UsageReported:
-    """Return the record of a usage object or dict of any provider, or of a number of input tokens.
+class BilledTokens(NamedTuple):
+    """The tokens of a request; the input includes those read from a cache and written to it."""
 
-    Raises `InvalidInput` if it has no input tokens, or more cached tokens than input tokens.
+    input: int
+    output: int = 0
+    cached: int = 0
+    cache_written: int = 0
+
+
+def usage_of(
+    billed: BilledTokens, record_id: str, at: datetime, model: str | None
+) -> UsageReported:
+    """Return the record of a request's tokens.
+
+    Raises `InvalidInput` for a number out of range, or for more cached tokens than input tokens.
     """
-    if isinstance(usage, int) and not isinstance(usage, bool):
-        total, output, cached = int.__index__(usage), 0, 0
-    else:
-        total, output, cached = billed_tokens(usage)
-    for number in (total, output, cached):
+    for number in billed:
         if not 0 <= number <= MOST_TOKENS:
             raise InvalidInput(f"usage has {safe_repr(number)}, which is not a number of tokens")
-    if cached > total:
+    cached = billed.cached + billed.cache_written
+    if cached > billed.input:
         raise InvalidInput(
-            f"usage has {cached} cached tokens of {total} input tokens: the input's total counts the "
-            "cached ones too; pass a total that does"
+            f"usage has {cached} cached tokens of {billed.input} input tokens: the input's total counts "
+            "those read from a cache and written to it too; pass a total that does"
         )
     return UsageReported(
         id=record_id,
         at=at,
         model=model,
-        input_tokens=total,
-        output_tokens=output,
-        cached_tokens=cached,
+        input_tokens=billed.input,
+        output_tokens=billed.output,
+        cached_tokens=billed.cached,
+        cache_written_tokens=billed.cache_written,
     )
 
 
-def billed_tokens(usage: Any) -> tuple[int, int, int]:
-    """Return (input, output, cached) of a usage object or dict; the input includes cached tokens.
+def given_tokens(usage: Any, **numbers: int | None) -> BilledTokens:
+    """Return the tokens of `usage`, or without it those of `numbers`: `input_tokens` and the like.
+
+    Raises `InvalidInput` if both are given, or neither.
+    """
+    given = {name: value for name, value in numbers.items() if value is not None}
+    if (usage is None) != ("input_tokens" in given) or (usage is not None and given):
+        raise InvalidInput(
+            "pass a response's usage, or the numbers of its tokens with input_tokens among them; not both"
+        )
+    if usage is not None:
+        return billed_tokens(usage)
+    return BilledTokens(**{name.removesuffix("_tokens"): _number(given, name) for name in given})
+
+
+def billed_tokens(usage: Any) -> BilledTokens:
+    """Return the tokens of a usage object or dict of any provider, or of a number of input tokens.
 
     Raises `InvalidInput` if it has no input tokens.
     """
+    if isinstance(usage, int) and not isinstance(usage, bool):
+        return BilledTokens(int.__index__(usage))
     return _read(_plain(usage))
 
 
@@ -80,44 +111,50 @@ def _plain(usage: Any) -> Mapping[str, Any]:
     raise InvalidInput(f"usage must be a response's usage or a number, not {type(usage).__name__}")
 
 
-def _read(usage: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return (input total, output, cached) in any provider's spelling."""
+def _read(usage: Mapping[str, Any]) -> BilledTokens:
+    """Return the tokens in any provider's spelling."""
     if "prompt_tokens" in usage:
         return _chat_completion(usage)
     if "input_tokens_details" in usage:
-        cached = _number(usage.get("input_tokens_details") or {}, "cached_tokens")
-        return _number(usage, "input_tokens"), _number(usage, "output_tokens"), cached
+        details = usage.get("input_tokens_details") or {}
+        cached, written = _number(details, "cached_tokens"), _number(details, "cache_write_tokens")
+        total, output = _number(usage, "input_tokens"), _number(usage, "output_tokens")
+        return BilledTokens(total, output, cached, written)
     if "input_token_details" in usage:  # LangChain's, whose total has the cached ones in it
-        cached = _number(usage.get("input_token_details") or {}, "cache_read")
-        return _number(usage, "input_tokens"), _number(usage, "output_tokens"), cached
+        details = usage.get("input_token_details") or {}
+        written = sum(_number(details, key) for key in _WRITTEN_BY_LANGCHAIN)
+        total, output = _number(usage, "input_tokens"), _number(usage, "output_tokens")
+        return BilledTokens(total, output, _number(details, "cache_read"), written)
     if "input_tokens" in usage:
         cached = _number(usage, "cache_read_input_tokens")
         written = _number(usage, "cache_creation_input_tokens")
         total = _number(usage, "input_tokens") + cached + written
-        return total, _number(usage, "output_tokens"), cached
+        return BilledTokens(total, _number(usage, "output_tokens"), cached, written)
     if "inputTokens" in usage:
         cached = _number(usage, "cacheReadInputTokens")
-        total = _number(usage, "inputTokens") + cached + _number(usage, "cacheWriteInputTokens")
-        return total, _number(usage, "outputTokens"), cached
+        written = _number(usage, "cacheWriteInputTokens")
+        total = _number(usage, "inputTokens") + cached + written
+        return BilledTokens(total, _number(usage, "outputTokens"), cached, written)
     for prompt, reply, live, thoughts, kept in _GEMINI:
         if prompt in usage:
             said = _number(usage, reply) or _number(usage, live)
             output = said + _number(usage, thoughts)
-            return _number(usage, prompt), output, _number(usage, kept)
+            return BilledTokens(_number(usage, prompt), output, _number(usage, kept))
     raise InvalidInput(
         f"usage names no input tokens: it has {', '.join(map(str, usage)) or 'nothing'}"
     )
 
 
-def _chat_completion(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+def _chat_completion(usage: Mapping[str, Any]) -> BilledTokens:
     """Read OpenAI's usage, and that of servers which copy it.
 
     Some of them leave cached tokens out of the prompt's; then the total is the sum of all three.
     """
-    cached = _number(usage.get("prompt_tokens_details") or {}, "cached_tokens")
+    details = usage.get("prompt_tokens_details") or {}
+    cached, written = _number(details, "cached_tokens"), _number(details, "cache_write_tokens")
     prompt, reply = _number(usage, "prompt_tokens"), _number(usage, "completion_tokens")
     apart = cached > 0 and usage.get("total_tokens") == prompt + cached + reply
-    return prompt + cached if apart else prompt, reply, cached
+    return BilledTokens(prompt + cached if apart else prompt, reply, cached, written)
 
 
 def _number(usage: Any, key: str) -> int:

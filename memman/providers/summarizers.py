@@ -133,10 +133,10 @@ def _thinks(ref: ModelRef) -> bool:
 def billed(usage: Any) -> SummaryUsage | None:
     """Return the tokens of a provider's usage object, None if unreadable: the summary is still good."""
     try:
-        read, written, _ = billed_tokens(usage)
+        tokens = billed_tokens(usage)
     except InvalidInput:
         return None
-    return SummaryUsage(read, written)
+    return SummaryUsage(tokens.input, tokens.output)
 
 
 def read_reply(answer: Any, read: Callable[[Any], SummaryReply]) -> SummaryReply:

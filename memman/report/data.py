@@ -134,6 +134,7 @@ class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str | None = None
     reported: int = 0
     cached: int = 0
+    cache_written: int = 0
     output: int = 0
     estimated: int = 0
 
@@ -329,6 +330,7 @@ class _Shown:
                     model=record.model,
                     reported=record.input_tokens,
                     cached=record.cached_tokens,
+                    cache_written=record.cache_written_tokens,
                     output=record.output_tokens,
                     estimated=record.estimated,
                 )
