@@ -194,7 +194,8 @@ def test_usage_in_numbers_is_recorded() -> None:
         cache_written_tokens=46,
     )
     [item] = memory.feed("s", after=2)
-    assert isinstance(item.record, UsageReported) and len(heard) == 1
+    assert isinstance(item.record, UsageReported)
+    assert len(heard) == 1
     for seen in (*heard, item.record):
         assert (seen.model, seen.input_tokens, seen.output_tokens) == ("m", 120, 7)
         assert (seen.cached_tokens, seen.cache_written_tokens) == (64, 46)
