@@ -270,6 +270,13 @@ class SessionImported(Event, frozen=True, kw_only=True):
     untrusted: tuple[str, ...] = ()
 
 
+class SessionForked(Event, frozen=True, kw_only=True):
+    """A session with so many records was made as a copy of the session `forked_from`."""
+
+    forked_from: str
+    records: int
+
+
 class SessionDeleted(Event, frozen=True, kw_only=True):
     """A session was deleted with its log."""
 
@@ -309,6 +316,7 @@ context_trimmed = EventSignal(
     "context:trimmed", "Entries were omitted from a context. Payload: `ContextTrimmed`. A notice."
 )
 session_imported = EventSignal("session:imported", "Payload: `SessionImported`. A notice.")
+session_forked = EventSignal("session:forked", "Payload: `SessionForked`. A notice.")
 session_deleted = EventSignal("session:deleted", "Payload: `SessionDeleted`. A notice.")
 session_evicted = EventSignal("session:evicted", "Payload: `SessionEvicted`. A notice.")
 
@@ -327,6 +335,7 @@ SIGNALS: dict[type[Event], EventSignal] = {
     OverBudget: over_budget,
     ContextTrimmed: context_trimmed,
     SessionImported: session_imported,
+    SessionForked: session_forked,
     SessionDeleted: session_deleted,
     SessionEvicted: session_evicted,
 }
@@ -347,11 +356,12 @@ EventName = Literal[
     "session_opened",
     "entry_added", "compressed", "compression_undone", "session_cleared", "entries_deleted",
     "entry_pinned", "session_configured", "usage_reported", "compression_failed", "count_fell_back",
-    "over_budget", "context_trimmed", "session_imported", "session_deleted", "session_evicted",
+    "over_budget", "context_trimmed", "session_imported", "session_forked", "session_deleted",
+    "session_evicted",
     "session:opened",
     "entry:added", "compression:undone", "session:cleared", "entries:deleted", "entry:pinned",
     "session:configured", "usage:reported", "compression:failed", "count:fell-back", "over-budget",
-    "context:trimmed", "session:imported", "session:deleted", "session:evicted",
+    "context:trimmed", "session:imported", "session:forked", "session:deleted", "session:evicted",
 ]  # fmt: skip
 """The names that `memory.on` takes: of the signals as in this module, or as `signal.name`."""
 E = TypeVar("E", bound=Event)

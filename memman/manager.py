@@ -701,6 +701,26 @@ class MemoryManager:
             )
         )
 
+    def fork_session(self, session_id: str, new_id: str, *, upto: str | None = None) -> str:
+        """Copy a session's log to a new session, in one commit, and return the new id.
+
+        The copy continues from that moment: it has the entries with their ids, the compressions, usage,
+        settings and metadata. Later changes of one session, deletions included, do not reach the other.
+
+        Args:
+            session_id: must exist; it does not change, and may be written to meanwhile.
+            new_id: the id of the new session.
+            upto: the id of the last entry to copy, with the other entries of its message; None for the
+                whole log. Compressions after that entry are not copied, so entries that they replaced are
+                in the copy's window.
+
+        Raises:
+            SessionExists: there is a session `new_id`; nothing was changed.
+            EntryNotFound: `upto` was never added, or was deleted.
+            StoreConflict: entries, or the session, were deleted during the copy; nothing was changed.
+        """
+        return self._runtime.run(self._methods.fork_session(session_id, new_id, upto=upto))
+
     def clear_session(self, session_id: str) -> None:
         """Empty the window, with pins and head. The log stays; a clear cannot be undone."""
         self._runtime.run(self._methods.clear_session(session_id))

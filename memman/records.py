@@ -85,11 +85,19 @@ class SettingsInEffect(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
 NOT_OBSERVED = SettingsInEffect()
 
 
+class ForkPoint(msgspec.Struct, frozen=True, gc=False):
+    """The session that a fork was copied from, and the seq of the last record that was copied."""
+
+    session_id: str
+    seq: int
+
+
 class Opened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind", kw_only=True):
     """The session began: its first record, appended together with the second.
 
     `nonce` is a random text of hexadecimal digits that marks memman's own delimiters in a context; no
-    earlier text contains it. `metadata` comes from the caller.
+    earlier text contains it. `metadata` comes from the caller. A fork has the nonce and the metadata of
+    the session that it was copied from.
     """
 
     id: str
@@ -97,6 +105,7 @@ class Opened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind", kw_onl
     nonce: str
     metadata: dict[str, Any] = {}
     settings: SettingsInEffect = NOT_OBSERVED
+    forked_from: ForkPoint | None = None
 
 
 class Added(msgspec.Struct, frozen=True, gc=False, tag="added", tag_field="kind"):

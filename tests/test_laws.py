@@ -17,6 +17,7 @@ hold, by name of the rule or invariant:
     the epoch grows with the shape, never by an add      window_store_and_fold_agree
     a call and its result are on one side of every cut   calls_and_results_are_on_one_side
     a compression makes no window larger                 compress
+    a fork is a prefix of the log                        a_fork_is_a_prefix_without_what_was_deleted
     each record is emitted once, and nothing else is        every_record_was_told_once_in_log_order
 
 They hold on every kind of store. On persistent ones the two managers have a store each, and a manager
@@ -80,7 +81,7 @@ PROFILE = settings(
     max_examples=examples(400), stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )
 MARK = re.compile(r"mk\d+q")
-SESSION = "s"
+SESSION, FORK = "s", "fork"
 
 Operation = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -234,7 +235,7 @@ class ManagerUnderTest:
             new_id=sequential_ids("b"),
         )  # fmt: skip
 
-    def do(self, operation: Operation) -> Any:
+    def do(self, operation: Operation, session_id: str = SESSION) -> Any:
         """Return the result of the operation, or memman's error."""
         raise NotImplementedError
 
@@ -287,10 +288,10 @@ class SyncManagerUnderTest(ManagerUnderTest):
             thread.join(PATIENCE)
             self.waited = thread.is_alive()
 
-    def do(self, operation: Operation) -> Any:
+    def do(self, operation: Operation, session_id: str = SESSION) -> Any:
         name, args, keywords = operation
         try:
-            return getattr(self.memory, name)(SESSION, *args, **keywords)
+            return getattr(self.memory, name)(session_id, *args, **keywords)
         except (MemmanError, Crashed) as error:
             return error
 
@@ -321,13 +322,13 @@ class AsyncManagerUnderTest(ManagerUnderTest):
             await asyncio.wait([doing], timeout=PATIENCE)
             self.waited = not doing.done()
 
-    def do(self, operation: Operation) -> Any:
-        return self.loop.run_until_complete(self._done(operation))
+    def do(self, operation: Operation, session_id: str = SESSION) -> Any:
+        return self.loop.run_until_complete(self._done(operation, session_id))
 
-    async def _done(self, operation: Operation) -> Any:
+    async def _done(self, operation: Operation, session_id: str = SESSION) -> Any:
         name, args, keywords = operation
         try:
-            return await getattr(self.memory, name)(SESSION, *args, **keywords)
+            return await getattr(self.memory, name)(session_id, *args, **keywords)
         except (MemmanError, Crashed) as error:
             return error
 
@@ -781,6 +782,31 @@ class Laws(RuleBasedStateMachine):
         fresh.import_session(state.to_json())
         assert fresh.export_session(SESSION) == state
         assert fresh.get_active_entries(SESSION) == self.apis[0].do(("get_active_entries", (), {}))
+
+    @rule(data=st.data())
+    def a_fork_is_a_prefix_without_what_was_deleted(self, data: st.DataObject) -> None:
+        upto = data.draw(st.sampled_from([None, *self._ids()]))
+        assert self._do("fork_session", FORK, upto=upto) == FORK
+        for api in self.apis:
+            log = list(api.store.read(SESSION, 0, 100_000))
+            (_, opening), *copied = api.store.read(FORK, 0, 100_000)
+            end = opening.forked_from.seq
+            assert copied[: end - 1] == log[1:end]
+            ids = {record.id for _, record in copied}
+            late = Oracle.of(log).deleted - Oracle.of(log[:end]).deleted
+            assert [set(record.ids) for _, record in copied[end - 1 :]] == (
+                [late & ids] if late & ids else []
+            )
+            oracle, folded = Oracle.of([(1, opening), *copied]), History.of([(1, opening), *copied])
+            snapshot = api.store.load(FORK)
+            live = api.do(("get_active_entries", (), {}), FORK)
+            assert [entry.id for entry in live] == oracle.window()
+            assert [item.place() for item in folded.items] == [
+                place for place, _ in snapshot.window
+            ]
+            assert snapshot.totals == folded.totals
+            assert end == len(log) if upto is None else upto in oracle.era
+            api.do(("delete_session", (), {}), FORK)
 
     @invariant()
     def both_managers_have_the_same_log(self) -> None:

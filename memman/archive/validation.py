@@ -36,19 +36,15 @@ class Recount(Protocol):
     def count_entry(self, entry: Entry) -> TokenCount: ...
 
 
-class LogChecker:
-    """Checks that each record of a log can follow those before it, by folding them."""
+class FoldedLog:
+    """The fold of a log that is to be committed as a whole."""
 
     def __init__(self) -> None:
         self.history = History()
         self.floor = 0  # the place of the last record that changed the window's shape
-        self._ids: set[str] = set()  # ids that may not come again, also after a clear
 
     def take(self, seq: int, record: Record) -> None:
         """Take the next record. Raises `Refused`, `EntryNotFound` or `InvalidInput` if it cannot follow."""
-        self._take_ids(record)
-        if isinstance(record, Configured):
-            MemoryConfig().updated(readable(self.history.totals.settings | record.changes))
         self.history.apply(seq, record)
         if isinstance(record, SHAPES):
             self.floor = seq
@@ -67,6 +63,21 @@ class LogChecker:
             for item in self.history.items
             if item.position <= self.floor
         ]
+
+
+class LogChecker(FoldedLog):
+    """Checks that each record of a log can follow those before it, by folding them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ids: set[str] = set()  # ids that may not come again, also after a clear
+
+    def take(self, seq: int, record: Record) -> None:
+        """Check and take the next record; raises as `FoldedLog.take`, and for settings or a repeated id."""
+        self._take_ids(record)
+        if isinstance(record, Configured):
+            MemoryConfig().updated(readable(self.history.totals.settings | record.changes))
+        super().take(seq, record)
 
     def _take_ids(self, record: Record) -> None:
         for entry_id in ids_made_by(record):
@@ -88,6 +99,8 @@ def check_record(record: Record) -> None:
     elif isinstance(record, Opened):
         check_nonce(record.nonce)
         _check_observed(record.settings)
+        if record.forked_from is not None:
+            check_id(record.forked_from.session_id, "the id of the forked session")
     elif isinstance(record, Compressed):
         for entry in entries_of(record):
             _check_entry(entry)

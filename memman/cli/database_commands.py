@@ -19,6 +19,7 @@ from memman.records import (
     Compressed,
     Configured,
     Deleted,
+    ForkPoint,
     Opened,
     Pinned,
     Record,
@@ -87,6 +88,8 @@ def follow(
 
 def _line(record: Record) -> str:
     match record:
+        case Opened(forked_from=ForkPoint(session_id, seq)):
+            return f"[session opened: a fork of {session_id} up to #{seq}]"
         case Opened():
             return "[session opened]"
         case Added(entry):

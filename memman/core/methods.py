@@ -688,6 +688,33 @@ class ManagerMethods:
         with _typed(source):
             return await importer.archive(source, on_conflict, limits, trust_settings)
 
+    async def fork_session(self, session_id: str, new_id: str, *, upto: str | None = None) -> str:
+        """Copy a session's log to a new session, in one commit, and return the new id.
+
+        The copy continues from that moment: it has the entries with their ids, the compressions, usage,
+        settings and metadata. Later changes of one session, deletions included, do not reach the other.
+
+        Args:
+            session_id: must exist; it does not change, and may be written to meanwhile.
+            new_id: the id of the new session.
+            upto: the id of the last entry to copy, with the other entries of its message; None for the
+                whole log. Compressions after that entry are not copied, so entries that they replaced are
+                in the copy's window.
+
+        Raises:
+            SessionExists: there is a session `new_id`; nothing was changed.
+            EntryNotFound: `upto` was never added, or was deleted.
+            StoreConflict: entries, or the session, were deleted during the copy; nothing was changed.
+        """
+        new_id = check_id(new_id, "new_id")
+        if upto is not None:
+            upto = check_id(upto, "upto")
+        session = await self._core.sessions.existing(session_id)
+        from memman.session import fork_session
+
+        await fork_session(session.id, new_id, upto, self._core.shared, self._core.sessions)
+        return new_id
+
     async def clear_session(self, session_id: str) -> None:
         """Empty the window, with pins and head. The log stays; a clear cannot be undone."""
         await (await self._core.sessions.existing(session_id)).clear()

@@ -321,7 +321,10 @@ class _Shown:
             case Deleted():
                 return replace(step, touches=self._numbers.spans(record.ids))
             case Opened():
-                return replace(step, changes=msgspec.to_builtins(record.settings))
+                observed = msgspec.to_builtins(record.settings)
+                if (point := record.forked_from) is not None:
+                    observed["forked_from"] = f"{point.session_id} #{point.seq}"
+                return replace(step, changes=observed)
             case Configured():
                 return replace(step, changes=record.changes)
             case UsageReported():

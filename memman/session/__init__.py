@@ -1,4 +1,4 @@
-"""Live sessions, their cache, and what reads or writes their logs: imports, exports and the feed."""
+"""Live sessions, their cache, and what reads or writes their logs: imports, exports, forks and the feed."""
 
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,13 @@ from memman.session.session import Session
 
 if TYPE_CHECKING:
     from memman.session.feed import Feed, Follower
+    from memman.session.forker import fork_session
     from memman.session.importer import Importer
 else:
-    __getattr__ = on_first_use("memman.session", {"feed": "Feed Follower", "importer": "Importer"})
+    __getattr__ = on_first_use(
+        "memman.session",
+        {"feed": "Feed Follower", "forker": "fork_session", "importer": "Importer"},
+    )
 
 __all__ = [
     "CompressionRequest",
@@ -22,4 +26,5 @@ __all__ = [
     "OnConflict",
     "Session",
     "SessionCache",
+    "fork_session",
 ]

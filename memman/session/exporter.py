@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 from memman.archive import ArchiveInfo, ArchiveWriter, Header, Packing, Target
-from memman.errors import StoreConflict
 from memman.plugins import CREATED_BY
-from memman.records import Added, Deleted, Record, deleted_in
+from memman.records import Added, Record, deleted_in
 from memman.session.log import no_session
 from memman.session.reader import LogReader
 from memman.session.shared import Shared
-
-_PAGE = 200  # records that are held at a time; entries may be large
 
 
 async def export_archive(
@@ -31,15 +28,15 @@ async def export_archive(
     # A store may not have erased yet what deletions name; those change the epoch.
     deleted: set[str] = set()
     if epoch:
-        async for page in _pages(reader, head):
+        async for page in reader.pages(head):
             deleted |= deleted_in(record for _, record in page)
     writer = ArchiveWriter(to, packing, frozenset(deleted))
     header = Header(session_id=session_id, head=head, created_by=CREATED_BY)
     try:
         await runtime.complete(runtime.call(writer, writer.begin, header))
-        async for page in _pages(reader, head):
+        async for page in reader.pages(head):
             await runtime.complete(runtime.call(writer, writer.write, page))
-        await _check_unchanged(reader, head, epoch)
+        await reader.check_kept(head, epoch)
         return await runtime.complete(runtime.call(writer, writer.finish))
     except BaseException:
         await runtime.complete(runtime.call(writer, writer.abandon))
@@ -51,30 +48,10 @@ async def begins_with(records: Sequence[Record], reader: LogReader) -> bool:
     coming, head = iter(records), len(records)
     if (await reader.state() or (0, 0))[0] < head:
         return False
-    async for page in _pages(reader, head):
+    async for page in reader.pages(head):
         if not all(_is_same(record, next(coming)) for _, record in page):
             return False
     return True
-
-
-async def _pages(reader: LogReader, head: int) -> AsyncIterator[Sequence[tuple[int, Record]]]:
-    after = 0
-    while after < head:
-        page = await reader.page(after, min(_PAGE, head - after))
-        yield page
-        after = page[-1][0]
-
-
-async def _check_unchanged(reader: LogReader, head: int, epoch: int) -> None:
-    """Raise `StoreConflict` if entries, or the session, were deleted during the export."""
-    state = await reader.state() or (0, 0)
-    if state[1] == epoch and state[0] >= head:
-        return
-    later = await reader.records(head) if state[0] >= head else ()
-    if not later or any(isinstance(record, Deleted) for _, record in later):
-        raise StoreConflict(
-            f"entries of session {reader.id!r} were deleted while it was exported: export it again"
-        )
 
 
 def _is_same(stored: Record, coming: Record) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from memman.errors import StoreConflict
 from memman.protocols import Snapshot
-from memman.records import Record
+from memman.records import Deleted, Record
 from memman.session.shared import Shared
 
 _PAGE = 1_000
+_COPIED = 200  # records of a page that is copied; entries may be large
 
 
 class LogReader:
@@ -53,9 +54,24 @@ class LogReader:
                 return records
             after = page[-1][0]
 
-    async def page(self, after: int, limit: int) -> Sequence[tuple[int, Record]]:
-        """Return the next records after a seq. Raises `StoreConflict` at the end of the log."""
-        page = await self._shared.store.read(self.id, after, limit)
-        if not page:
-            raise StoreConflict(f"session {self.id!r} was deleted while it was read")
-        return page
+    async def pages(self, head: int) -> AsyncIterator[Sequence[tuple[int, Record]]]:
+        """Yield the records up to `head`, page by page. Raises `StoreConflict` if the log ends before."""
+        after = 0
+        while after < head:
+            page = await self._shared.store.read(self.id, after, min(_COPIED, head - after))
+            if not page:
+                raise StoreConflict(f"session {self.id!r} was deleted while it was read")
+            yield page
+            after = page[-1][0]
+
+    async def check_kept(self, head: int, epoch: int) -> None:
+        """Raise `StoreConflict` if entries, or the session, were deleted since it was at this state."""
+        state = await self.state() or (0, 0)
+        if state[1] == epoch and state[0] >= head:
+            return
+        later = await self.records(head) if state[0] >= head else ()
+        if not later or any(isinstance(record, Deleted) for _, record in later):
+            raise StoreConflict(
+                f"entries of session {self.id!r} were deleted while it was copied; nothing was changed: "
+                "try again"
+            )

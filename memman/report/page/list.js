@@ -44,7 +44,7 @@ function stepLine(step) {
 
 // The settings in effect, as observed: those that are known.
 function observed(settings) {
-  const names = { model: "model", max_tokens: "budget", target_tokens: "target", max_entries: "entries at most", counter: "counter" };
+  const names = { model: "model", max_tokens: "budget", target_tokens: "target", max_entries: "entries at most", counter: "counter", forked_from: "forked from" };
   return Object.entries(names).filter(([key]) => settings[key] != null && settings[key] !== "")
     .map(([key, said]) => [said, typeof settings[key] === "number" ? n(settings[key]) : settings[key]]);
 }
