@@ -10,6 +10,7 @@ A kit is a class for pytest that does not import pytest. Each law is a method, n
 own stores, counters and formats run the same classes.
 """
 
+from memman.testing.adapters import AdapterConformance, AdapterDriver
 from memman.testing.counters import CounterConformance, CounterSpecConformance
 from memman.testing.facts import Survival, survival
 from memman.testing.fakes import (
@@ -23,27 +24,43 @@ from memman.testing.fakes import (
 from memman.testing.formats import FormatConformance
 from memman.testing.laws import LawResult, broken_laws, law_results, laws_of
 from memman.testing.loopback import Answer, LoopbackServer, loopback
+from memman.testing.models import (
+    FakeModel,
+    FakeModelError,
+    FakeOverflow,
+    ModelReply,
+    ModelRequest,
+    ToolCallRequest,
+)
 from memman.testing.remote import RemoteCounterConformance
 from memman.testing.remote_summarizers import RemoteSummarizerConformance
 from memman.testing.stores import StoreConformance
 from memman.testing.summarizers import SummarizerConformance
 
 __all__ = [
+    "AdapterConformance",
+    "AdapterDriver",
     "Answer",
     "AsyncScriptedSummarizer",
     "CounterConformance",
     "CounterSpecConformance",
     "Delayed",
     "FakeClock",
+    "FakeModel",
+    "FakeModelError",
+    "FakeOverflow",
     "FormatConformance",
     "LawResult",
     "LoopbackServer",
+    "ModelReply",
+    "ModelRequest",
     "RemoteCounterConformance",
     "RemoteSummarizerConformance",
     "ScriptedSummarizer",
     "StoreConformance",
     "SummarizerConformance",
     "Survival",
+    "ToolCallRequest",
     "broken_laws",
     "law_results",
     "laws_of",

@@ -1,0 +1,163 @@
+"""A model for tests of framework adapters: it checks every request and answers by a rule."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from memman.formats import format_named, plain_messages
+from memman.formats.rules import Violation, check
+from memman.manager import MemoryManager
+
+_NUMBERS: Final = itertools.count(1)  # of calls, unique in the process as a provider's ids are
+_LINES: Final = 25  # of a tool's result: about 180 tokens
+
+
+class ToolCallRequest(msgspec.Struct, frozen=True):
+    """A tool call that the model requests: the tool is always `read`, with the argument `path`."""
+
+    call_id: str
+    path: str
+    name: str = "read"
+
+
+class ModelReply(msgspec.Struct, frozen=True):
+    """A reply of `FakeModel`, for the driver to spell in the framework's types.
+
+    `native` is a signature or encrypted text to attach in the form that only the framework understands;
+    "" for none. `input_tokens` and `output_tokens` are to be reported as usage.
+    """
+
+    text: str
+    calls: tuple[ToolCallRequest, ...]
+    native: str
+    input_tokens: int
+    output_tokens: int = 20
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """A request as the model received it, its price by the memory's counter, and the rules it breaks."""
+
+    messages: list[Any]
+    tokens: int
+    billed: int
+    violations: list[Violation]
+    natives: tuple[str, ...]
+
+
+class FakeModelError(Exception):
+    """A scripted failure of `FakeModel`, such as a connection that breaks."""
+
+
+class FakeOverflow(FakeModelError):
+    """The request is over the limit of `FakeModel`; the text is OpenAI's."""
+
+
+class FakeModel:
+    """A model that requests two tool calls after a user's message, and answers after their results.
+
+    Args:
+        memory: prices the requests.
+        format: the format of the requests that the driver reports, with rules in `memman.formats.rules`.
+        steps: rounds of two tool calls before the answer.
+        factor: the billed tokens per token that `memory` counts.
+        limit: the most tokens that the model takes; None for any number.
+        fails: the numbers of the requests that raise `FakeModelError`, from 1.
+        result: the text of every tool result; by default code that names its path.
+        native: whether replies have a native part.
+        holds: whether the first tool call waits until it is cancelled.
+    """
+
+    name = "memman-fake-model"
+
+    def __init__(
+        self,
+        memory: MemoryManager,
+        format: str = "openai-chat",
+        *,
+        steps: int = 1,
+        factor: float = 1.0,
+        limit: int | None = None,
+        fails: Collection[int] = (),
+        result: str | None = None,
+        native: bool = False,
+        holds: bool = False,
+    ) -> None:
+        self.requests: list[ModelRequest] = []
+        self.results: list[str] = []
+        self.natives: list[str] = []
+        self.overflows = 0
+        self.holding = asyncio.Event()
+        self._memory = memory
+        self._format = format
+        self._steps = steps
+        self._factor = factor
+        self._limit = limit
+        self._fails = fails
+        self._result = result
+        self._native = native
+        self._holds = holds
+        self._done = 0  # steps of this turn
+
+    def reply(
+        self,
+        messages: Sequence[Any],
+        *,
+        system: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        natives: Sequence[str] = (),
+    ) -> ModelReply:
+        """Record a request and return the reply to it.
+
+        Args:
+            messages: the request's messages in `format`.
+            system: the system prompt, if the framework sends it outside of the messages.
+            tools: the definitions of all tools in the request, as `build_context` takes them.
+            natives: the native parts in the request, as `ModelReply.native` gave them.
+
+        Raises:
+            FakeModelError: by `fails` or `limit`. The driver raises it to the framework, or the error
+                that the framework's own models raise instead.
+        """
+        messages = plain_messages(list(messages))
+        violations = check(messages, self._format)
+        tokens = self._memory.count_tokens(messages, system=system, tools=tools or None).tokens
+        billed = round(self._factor * tokens)
+        self.requests.append(ModelRequest(messages, tokens, billed, violations, tuple(natives)))
+        if len(self.requests) in self._fails:
+            raise FakeModelError(f"request {len(self.requests)} failed")
+        if self._limit is not None and billed > self._limit:
+            self.overflows += 1
+            raise FakeOverflow(
+                f"This model's maximum context length is {self._limit} tokens. However, your messages "
+                f"resulted in {billed} tokens. Please reduce the length of the messages."
+            )
+        entries = format_named(self._format).parse(messages)
+        self._done = self._done if entries[-1].type == "tool_result" else 0
+        native = f"signature-{next(_NUMBERS)}=" if self._native else ""
+        if native:
+            self.natives.append(native)
+        if self._done == self._steps:
+            return ModelReply(f"answer {next(_NUMBERS)}", (), native, billed)
+        self._done += 1
+        numbers = (next(_NUMBERS), next(_NUMBERS))
+        calls = tuple(ToolCallRequest(f"call-{n}", f"src/module_{n}.py") for n in numbers)
+        return ModelReply("", calls, native, billed)
+
+    async def read(self, path: str) -> str:
+        """Read a file: the body of the tool `read` in an async framework."""
+        if self._holds:
+            self._holds = False
+            self.holding.set()
+            await asyncio.Event().wait()
+        return self.read_sync(path)
+
+    def read_sync(self, path: str) -> str:
+        """Read a file: the body of the tool `read` if the framework runs without an event loop."""
+        code = f"# {path}\n" + "total = total + compute(row)\n" * _LINES
+        self.results.append(code if self._result is None else self._result)
+        return self.results[-1]

@@ -1,0 +1,118 @@
+"""A tiny agent framework and an adapter for it, right and wrong in named ways."""
+
+import copy
+import itertools
+
+from memman import SessionNotFound
+from memman.testing import AdapterDriver
+
+FORMAT = "openai-chat"
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "read", "parameters": {"properties": {"path": {"type": "string"}}}},
+    }
+]
+PROMPT = {"role": "system", "content": "You review code."}
+_IDS = itertools.count()
+
+
+class Adapter:
+    """memman in the framework: `fit` before each request, `log` after the run, `use` after each reply."""
+
+    def __init__(self, memory, session_id):
+        self.memory = memory
+        self.session_id = session_id
+
+    def log(self, messages):
+        """Store the messages of the framework that are new."""
+        ids = [message["id"] for message in messages]
+        self.memory.add_messages(self.session_id, messages, FORMAT, ids=ids, unknown="keep")
+        gone = [e.id for e in self.memory.get_entries(self.session_id) if e.id.split(":")[0] not in ids]
+        if gone:
+            self.memory.retract(self.session_id, gone, reason="rewound")
+
+    def fit(self, messages):
+        """Return the messages to send."""
+        self.log(messages)
+        return self.memory.build_context(
+            self.session_id, format=FORMAT, system=PROMPT["content"], tools=TOOLS
+        ).messages
+
+    def use(self, reply):
+        """Record what a request was billed."""
+        self.memory.record_usage(
+            self.session_id, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens
+        )
+
+
+class Conversation(AdapterDriver):
+    """The framework: a list of messages and a loop over a model and a tool."""
+
+    def __init__(self, adapter, model, messages=()):
+        self.adapter = adapter
+        self.session_id = adapter.session_id
+        self.model = model
+        self.messages = list(messages)
+
+    def _say(self, **message):
+        self.messages.append({"id": f"m{next(_IDS)}", **message})
+
+    def _step(self):
+        """Call the model once and return its tool calls."""
+        sent = self.adapter.fit(copy.deepcopy(self.messages))
+        natives = [message["signature"] for message in sent if "signature" in message]
+        reply = self.model.reply(sent, tools=TOOLS, natives=natives)
+        self.adapter.use(reply)
+        message = {"content": reply.text or None}
+        if reply.calls:
+            message["tool_calls"] = [
+                {"id": call.call_id, "type": "function",
+                 "function": {"name": call.name, "arguments": f'{{"path": "{call.path}"}}'}}
+                for call in reply.calls
+            ]  # fmt: skip
+        self._say(role="assistant", **message, **({"signature": reply.native} if reply.native else {}))
+        return reply
+
+    def _answer(self, call, result):
+        self._say(role="tool", tool_call_id=call.call_id, content=result)
+
+    async def run(self, text, *, stream=False):
+        self._say(role="user", content=text)
+        return await self.retry(text)
+
+    async def retry(self, text):
+        while (reply := self._step()).calls:
+            for call in reply.calls:
+                self._answer(call, await self.model.read(call.path))
+        self.adapter.log(self.messages)
+        return reply.text
+
+    def run_sync(self, text):
+        self._say(role="user", content=text)
+        while (reply := self._step()).calls:
+            for call in reply.calls:
+                self._answer(call, self.model.read_sync(call.path))
+        self.adapter.log(self.messages)
+        return reply.text
+
+    async def history(self):
+        return copy.deepcopy(self.messages)
+
+    def resume(self, memory, model):
+        adapter = type(self.adapter)(memory, self.session_id)
+        return type(self)(adapter, model, self.messages)
+
+    def _before(self, turns):
+        starts = [n for n, message in enumerate(self.messages) if message["role"] == "user"]
+        return self.messages[: starts[-turns]]
+
+    async def fork(self, turns):
+        adapter = type(self.adapter)(self.adapter.memory, f"{self.session_id}-fork")
+        return type(self)(adapter, self.model, self._before(turns))
+
+    async def rewind(self, turns):
+        self.messages = self._before(turns)
+
+    async def add_unknown(self, text):
+        self._say(role="oracle", content=text)
