@@ -3,7 +3,6 @@
 import copy
 import itertools
 
-from memman import SessionNotFound
 from memman.testing import AdapterDriver
 
 FORMAT = "openai-chat"
@@ -28,7 +27,9 @@ class Adapter:
         """Store the messages of the framework that are new."""
         ids = [message["id"] for message in messages]
         self.memory.add_messages(self.session_id, messages, FORMAT, ids=ids, unknown="keep")
-        gone = [e.id for e in self.memory.get_entries(self.session_id) if e.id.split(":")[0] not in ids]
+        gone = [
+            e.id for e in self.memory.get_entries(self.session_id) if e.id.split(":")[0] not in ids
+        ]
         if gone:
             self.memory.retract(self.session_id, gone, reason="rewound")
 
@@ -71,7 +72,9 @@ class Conversation(AdapterDriver):
                  "function": {"name": call.name, "arguments": f'{{"path": "{call.path}"}}'}}
                 for call in reply.calls
             ]  # fmt: skip
-        self._say(role="assistant", **message, **({"signature": reply.native} if reply.native else {}))
+        self._say(
+            role="assistant", **message, **({"signature": reply.native} if reply.native else {})
+        )
         return reply
 
     def _answer(self, call, result):
