@@ -42,6 +42,7 @@ from memman.errors import (
 from memman.events import CompressionResult
 from memman.explain import CompressionStatus, EntryStatus, Explanation, SummarizerState, Trigger
 from memman.hookspecs import hookimpl
+from memman.ids import valid_id
 from memman.manager import MemoryManager
 from memman.protocols import (
     CounterSpec,
@@ -92,6 +93,7 @@ __all__ = [
     "TokenCount",
     "Trigger",
     "events",
+    "valid_id",
     # what plugins implement
     "CounterSpec",
     "ModelInfo",

@@ -187,7 +187,10 @@ class Entry(
 
 
 class NewEntry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """An entry without id, time and count, as `parse` and the `add_*` methods create it."""
+    """An entry without id, time and count, as `parse` and the `add_*` methods create it.
+
+    `message_index` is the index of the message that it was parsed from.
+    """
 
     type: EntryType
     role: Role
@@ -198,6 +201,7 @@ class NewEntry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_error: bool = False
     metadata_json: msgspec.Raw = NO_JSON
     raw_json: msgspec.Raw = NO_JSON
+    message_index: int = 0
 
 
 D = TypeVar("D", NewEntry, Entry)

@@ -6,12 +6,14 @@ order records: the log's `seq` does.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import time
 from typing import Any
 
 from memman.display import safe_repr
+from memman.entries import check_id
 from memman.errors import InvalidInput
 
 _MILLISECOND = 1_000_000  # nanoseconds
@@ -28,6 +30,33 @@ def new_id() -> str:
     bits = time.time_ns() // _MILLISECOND << 80 | int.from_bytes(os.urandom(10))
     digits = f"{bits & ~_VERSION_AND_VARIANT | _IS_UUID7:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def valid_id(text: str, *, prefix: str = "") -> str:
+    """Return an id of a session or an entry for a framework's own id, which may be any text.
+
+    Args:
+        text: the framework's id.
+        prefix: comes first in the result.
+
+    Returns:
+        The prefix and the text if they are a valid id. Otherwise (an empty text, more than 255 bytes,
+        control characters, lone surrogates) the prefix and a digest of the text, always the same.
+
+    Raises:
+        InvalidInput: the prefix is too long or has control characters.
+    """
+    try:
+        check_id(text, "text")
+        return check_id(prefix + text, "text")
+    except InvalidInput:
+        digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+        return check_id(f"{prefix}sha256-{digest}", "prefix")
+
+
+def entry_id(message_id: str, number: int) -> str:
+    """Return the id of one of a message's entries: the message's own for the first."""
+    return valid_id(f"{message_id}:{number}") if number else message_id
 
 
 def new_nonce() -> str:

@@ -311,7 +311,15 @@ class MemoryManager:
         )
 
     def add_messages(
-        self, session_id: str, messages: Any, format: FormatName | str = "auto"
+        self,
+        session_id: str,
+        messages: Any,
+        format: FormatName | str = "auto",
+        *,
+        ids: Sequence[str | None] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        pinned: bool = False,
+        compress: bool | None = None,
     ) -> list[Entry]:
         """Add a provider's messages, all or none.
 
@@ -321,11 +329,34 @@ class MemoryManager:
                 message and its usage are recorded), the list of a streamed response's chunks, or text in
                 the format `text`.
             format: a format's name, or "auto" to detect it.
+            ids: your own id for each message; None for one of memman's. The entries of the message `m` have
+                the ids `m`, `m:1`, `m:2` and so on. A message that was added before with the same content
+                is not added again, so a list that begins with known messages can be added as a whole.
+                After a clear the ids are free again.
+            metadata: your own JSON data, stored with each new entry.
+            pinned: whether no compression may replace the new entries.
+            compress: overrides `auto_compress` for this call.
+
+        Returns:
+            The entries of all messages in order, also of those that were added before, without deleted
+            ones: a deleted entry is not added again.
 
         Raises:
             FormatError: the format is unknown, or a message is malformed; the error has its index.
+            InvalidInput: another argument cannot be stored, or there is not one id for each message.
+            IdConflict: a message was added before with other content; nothing was changed.
         """
-        return self._runtime.run(self._methods.add_messages(session_id, messages, format))
+        return self._runtime.run(
+            self._methods.add_messages(
+                session_id,
+                messages,
+                format,
+                ids=ids,
+                metadata=metadata,
+                pinned=pinned,
+                compress=compress,
+            )
+        )
 
     def record_usage(
         self,

@@ -447,7 +447,11 @@ class Format(Protocol):
         """
 
     def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
-        """Return the entries of the messages, in order. Raises `FormatError` that names the message."""
+        """Return the entries of the messages, in order, each with the index of its message.
+
+        Every message has at least one entry, unless another message removes it. Raises `FormatError` that
+        names the message.
+        """
 
     def render(self, turn: Turn) -> Rendered:
         """Return the messages of one turn."""

@@ -133,6 +133,24 @@ def check_switch(given: Any, name: str) -> None:
         raise InvalidInput(f"{name} must be True or False, not {safe_repr(given, 60)}")
 
 
+def check_adding(pinned: Any, compress: Any) -> None:
+    """Raise `InvalidInput` unless `pinned` is True or False and `compress` that or None."""
+    check_switch(pinned, "pinned")
+    if not isinstance(compress, bool | None):
+        raise InvalidInput(f"compress must be True, False or None, not {safe_repr(compress)}")
+
+
+def check_message_ids(ids: Any, messages: int) -> list[str | None]:
+    """Return the ids of messages. Raises `InvalidInput` unless there is one, or None, for each."""
+    if not isinstance(ids, Sequence) or isinstance(ids, str | bytes):
+        raise InvalidInput(
+            f"ids must be a list with one id for each message, not {safe_repr(ids, 60)}"
+        )
+    if len(ids) != messages:
+        raise InvalidInput(f"ids has {len(ids)} items for {messages} messages")
+    return [None if given is None else check_id(given, "ids") for given in ids]
+
+
 def check_on_conflict(on_conflict: str) -> None:
     """Raise `InvalidInput` unless it is one of the three words."""
     if on_conflict not in ("fail", "skip", "new_session"):

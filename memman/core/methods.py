@@ -16,7 +16,9 @@ from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, So
 from memman.compression import CompressionPlan
 from memman.config import MemoryConfig
 from memman.core.arguments import (
+    check_adding,
     check_goal,
+    check_message_ids,
     check_on_conflict,
     check_switch,
     metadata_json,
@@ -207,7 +209,15 @@ class ManagerMethods:
         return await self._add(session_id, new_entry, id, pinned, metadata, compress)
 
     async def add_messages(
-        self, session_id: str, messages: Any, format: FormatName | str = "auto"
+        self,
+        session_id: str,
+        messages: Any,
+        format: FormatName | str = "auto",
+        *,
+        ids: Sequence[str | None] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        pinned: bool = False,
+        compress: bool | None = None,
     ) -> list[Entry]:
         """Add a provider's messages, all or none.
 
@@ -217,13 +227,30 @@ class ManagerMethods:
                 message and its usage are recorded), the list of a streamed response's chunks, or text in
                 the format `text`.
             format: a format's name, or "auto" to detect it.
+            ids: your own id for each message; None for one of memman's. The entries of the message `m` have
+                the ids `m`, `m:1`, `m:2` and so on. A message that was added before with the same content
+                is not added again, so a list that begins with known messages can be added as a whole.
+                After a clear the ids are free again.
+            metadata: your own JSON data, stored with each new entry.
+            pinned: whether no compression may replace the new entries.
+            compress: overrides `auto_compress` for this call.
+
+        Returns:
+            The entries of all messages in order, also of those that were added before, without deleted
+            ones: a deleted entry is not added again.
 
         Raises:
             FormatError: the format is unknown, or a message is malformed; the error has its index.
+            InvalidInput: another argument cannot be stored, or there is not one id for each message.
+            IdConflict: a message was added before with other content; nothing was changed.
         """
         session_id = check_id(session_id, "session_id")
+        check_adding(pinned, compress)
+        encoded = NO_JSON if metadata is None else metadata_json(metadata)
         given = whole(messages)
         plain = plain_messages(given)
+        if ids is not None:
+            ids = check_message_ids(ids, len(plain))
         if not plain:
             return []
         form = (
@@ -232,18 +259,9 @@ class ManagerMethods:
             else self._core.resolver.format_named(format)
         )
         new_entries = [check_new_entry(new_entry) for new_entry in form.parse(plain)]
-        shared = self._core.shared
-        labels = {
-            label: shared.new_id()
-            for label in dict.fromkeys(new_entry.message_id for new_entry in new_entries)
-            if label is not None
-        }
         usage = self._readable_usage(reported_usage(given))
         session = self._core.sessions.get(session_id)
-        entries = await session.add_all(new_entries, labels)
-        if usage is not None:
-            await session.record_usage(usage)
-        return entries
+        return await session.add_messages(new_entries, ids, pinned, encoded, compress, usage)
 
     def _readable_usage(self, usage: Any) -> UsageReported | None:
         """Return a response's usage; None, with a warning, if it cannot be read."""
@@ -808,10 +826,7 @@ class ManagerMethods:
         new_entry = check_new_entry(new_entry)
         if entry_id is not None:
             entry_id = check_id(entry_id, "id")
-        if pinned is not False and pinned is not True:
-            raise InvalidInput(f"pinned must be True or False, not {safe_repr(pinned)}")
-        if compress is not None and not isinstance(compress, bool):
-            raise InvalidInput(f"compress must be True, False or None, not {safe_repr(compress)}")
+        check_adding(pinned, compress)
         encoded = NO_JSON if metadata is None else metadata_json(metadata)
         session = self._core.sessions.get(session_id)
         return await session.add(new_entry, entry_id, pinned, encoded, compress)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
+import msgspec
+
 from memman.display import format_error, safe_repr
 from memman.entries import NewEntry, check_new_entry, plain_json
 from memman.errors import FormatError, InvalidInput
@@ -83,13 +85,13 @@ def parse_each(
     new_entries: list[NewEntry] = []
     for index, message in enumerate(messages):
         try:
-            found = parse_one(message, str(index))
-            for new_entry in found:
-                check_new_entry(new_entry)
+            found = [check_new_entry(new_entry) for new_entry in parse_one(message, str(index))]
         except InvalidInput as error:
             raise FormatError(f"message {index}: {error}", index) from None
         except RecursionError:
             raise FormatError(f"message {index}: it is nested too deeply", index) from None
+        if index:
+            found = [msgspec.structs.replace(new_entry, message_index=index) for new_entry in found]
         new_entries += found
     return new_entries
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 
 from memman import events
-from memman.entries import NO_JSON, Entry, NewEntry, TokenCount, entry_of
-from memman.errors import IdConflict
+from memman.entries import NOT_COUNTED, Entry, NewEntry, entry_of
+from memman.errors import IdConflict, StoreConflict
+from memman.ids import entry_id as id_of_entry
 from memman.records import Added, Deleted
-from memman.session.log import SessionLog, repeated_id
+from memman.session.log import RETRIES, SessionLog, repeated_id
 from memman.session.outbox import Outbox
 from memman.session.shared import Shared
 
@@ -35,61 +39,133 @@ class Additions:
         log = self._log
         if log.is_stale:  # before anything is counted by another counter
             await log.follow_settings()
-        entry = self._entry(new_entry, entry_id, pinned, metadata)
+        named = entry_id is not None
+        identity = entry_id or self._shared.new_id()
+        entry = self._counted(self._redacted(new_entry, identity, pinned, metadata))
         async with log.lock:
-            await self._prepare([entry], named=entry_id is not None)
+            await self._prepare([entry], named=named)
             records = self._records([entry])
             if entry_id is not None and log.totals.era:
                 await self._refuse_deleted(entry_id)
-            appended = await log.append(records, named=entry_id is not None)
+            appended = await log.append(records, named=named)
             if appended.fresh:
                 return msgspec.structs.replace(records[0].entry, seq=appended.seqs[0])
-            if entry_id is None:
+            if not named:
                 await self._check_ours(records)
             return await self._added_before(records[0].entry)
 
-    async def add_all(
-        self, new_entries: Sequence[NewEntry], labels: Mapping[str, str]
-    ) -> list[Entry]:
-        """Add several entries atomically: all or none. `labels` maps parse labels to message ids."""
+    async def add_messages(
+        self,
+        new_entries: Sequence[NewEntry],
+        ids: Sequence[str | None] | None,
+        pinned: bool,
+        metadata: msgspec.Raw,
+    ) -> tuple[list[Entry], bool]:
+        """Add the entries of messages, all or none, and return them and whether one is new.
+
+        `ids` has the id of each message, None for one of memman's. A message that is known by its id is
+        returned as it is stored; deleted entries are left out.
+
+        Raises `IdConflict` if a known message has other content.
+        """
         log = self._log
         await log.follow_settings()
-        entries = [
-            self._entry(_labelled(new_entry, labels), None, False, NO_JSON)
-            for new_entry in new_entries
-        ]
+        messages = self._messages(new_entries, ids, pinned, metadata)
+        for retries in reversed(range(1 + RETRIES)):
+            async with log.lock:
+                try:
+                    added = await self._add_messages(messages, named=ids is not None)
+                    break
+                except StoreConflict:  # another writer may have added the same ids
+                    if not retries:
+                        raise
+        return added
+
+    async def _add_messages(
+        self, messages: Sequence[_Message], named: bool
+    ) -> tuple[list[Entry], bool]:
+        """Append the entries of the messages that are not known. Under the lock."""
+        log = self._log
+        entries = [entry for message in messages for entry in message.entries]
         if not entries:
-            return []
-        async with log.lock:
-            await self._prepare(entries)
-            records = self._records(entries)
+            return [], False
+        await self._prepare(entries, named=named)
+        known: dict[str, Entry | None] = {}
+        if named:
+            known = await self._known([name for message in messages for name in message.ids])
+        fresh, shown = _without_known(messages, known)
+        if fresh:
+            records = self._records([self._counted(entry) for entry in fresh])
             if len({record.id for record in records}) < len(records):
                 raise repeated_id(records[0].id)
-            appended = await log.append(records)
+            appended = await log.append(records, exact=named)
             if appended.fresh < len(records):
                 await self._check_ours(records)
-            return [
-                msgspec.structs.replace(record.entry, seq=seq)
+            known |= {
+                record.id: msgspec.structs.replace(record.entry, seq=seq)
                 for record, seq in zip(records, appended.seqs, strict=True)
-            ]
+            }
+        return [entry for name in shown if (entry := known[name]) is not None], bool(fresh)
 
-    def _entry(
-        self, new_entry: NewEntry, entry_id: str | None, pinned: bool, metadata: msgspec.Raw
+    def _messages(
+        self,
+        new_entries: Sequence[NewEntry],
+        ids: Sequence[str | None] | None,
+        pinned: bool,
+        metadata: msgspec.Raw,
+    ) -> list[_Message]:
+        """Return the messages of parsed entries, which are not counted yet."""
+        new_id = self._shared.new_id
+        labels = dict.fromkeys(new_entry.message_id for new_entry in new_entries)
+        message_ids = {label: label and new_id() for label in labels}
+        messages = []
+        for index, parsed in groupby(new_entries, key=attrgetter("message_index")):
+            name = None if ids is None else ids[index]
+            entries = []
+            for number, new_entry in enumerate(parsed):
+                labelled = msgspec.structs.replace(
+                    new_entry, message_id=message_ids[new_entry.message_id]
+                )
+                identity = new_id() if name is None else id_of_entry(name, number)
+                entries.append(self._redacted(labelled, identity, pinned, metadata))
+            end = None if name is None else id_of_entry(name, len(entries))
+            messages.append(_Message(entries, end))
+        return messages
+
+    async def _known(self, ids: Sequence[str]) -> dict[str, Entry | None]:
+        """Return the entries of this era by those ids that are taken; None for a deleted entry."""
+        log = self._log
+        active = {name: log.window.find(name) for name in ids}
+        known: dict[str, Entry | None] = {
+            name: item.entry for name, item in active.items() if item is not None
+        }
+        missing = [name for name, item in active.items() if item is None]
+        for seq, record in await log.reader.naming(missing) if missing else ():
+            if isinstance(record, Deleted):
+                known |= dict.fromkeys(record.ids)
+            elif isinstance(record, Added) and seq > log.totals.era:
+                known[record.id] = msgspec.structs.replace(record.entry, seq=seq)
+        return known
+
+    def _redacted(
+        self, new_entry: NewEntry, entry_id: str, pinned: bool, metadata: msgspec.Raw
     ) -> Entry:
-        """Return an entry with its id, time, redacted content and count."""
-        shared, counter = self._shared, self._log.resolved.counter
-        count = counter.count_entry(new_entry) if shared.redact is None else TokenCount(0)
-        identity = entry_id or shared.new_id()
-        entry = entry_of(new_entry, identity, shared.clock(), count, pinned, metadata)
-        if shared.redact is not None:
-            entry = shared.redacted_to_store(entry, counter)
-        if entry.token_count.counter != counter.fingerprint:
+        """Return an entry with its id, time and redacted content, but without its count."""
+        shared = self._shared
+        entry = entry_of(new_entry, entry_id, shared.clock(), NOT_COUNTED, pinned, metadata)
+        return shared.redacted(entry, "nothing was stored")
+
+    def _counted(self, entry: Entry) -> Entry:
+        """Return an entry with its count."""
+        counter = self._log.resolved.counter
+        count = counter.count_entry(entry)
+        if count.counter != counter.fingerprint:
             self._outbox.notify(
                 events.CountFellBack(
                     session_id=self._log.id, counter=counter.fingerprint, reason=counter.failure
                 )
             )
-        return entry
+        return msgspec.structs.replace(entry, token_count=count)
 
     async def _prepare(self, entries: Sequence[Entry], *, named: bool = False) -> None:
         """Bring the window in step if it decides something about the entries. Under the lock.
@@ -167,11 +243,62 @@ def _is_unnamed(entry: Entry) -> bool:
     return entry.name is None and entry.type == "tool_result"
 
 
-def _labelled(new_entry: NewEntry, labels: Mapping[str, str]) -> NewEntry:
-    """Return a parsed entry with a message id in place of its label."""
-    if new_entry.message_id is None:
-        return new_entry
-    return msgspec.structs.replace(new_entry, message_id=labels[new_entry.message_id])
+class _Message(NamedTuple):
+    """A message to add.
+
+    `end` is the id that one more entry would have: if it is taken, the message was longer. None if memman
+    makes the ids.
+    """
+
+    entries: list[Entry]
+    end: str | None
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of its entries, and the one after them."""
+        return [entry.id for entry in self.entries] + ([] if self.end is None else [self.end])
+
+
+def _without_known(
+    messages: Sequence[_Message], known: Mapping[str, Entry | None]
+) -> tuple[list[Entry], list[str]]:
+    """Return the entries to append and the ids of all entries, in order.
+
+    An entry of an answer that is known in part gets the message id of that part. Raises `IdConflict` for a
+    known message with other content.
+    """
+    taken = dict(known)
+    fresh: list[Entry] = []
+    message_ids: dict[str | None, str | None] = {}
+    for message in messages:
+        if not any(entry.id in taken for entry in message.entries):
+            taken |= {entry.id: entry for entry in message.entries}
+            fresh += message.entries
+            continue
+        more = None if message.end is None else taken.get(message.end)
+        for entry in message.entries:
+            stored = taken.get(entry.id)
+            longer = stored and more and stored.message_id == more.message_id is not None
+            if longer or entry.id not in taken or (stored and not _is_same_content(stored, entry)):
+                raise _other_content(message)
+            if stored is not None and entry.message_id is not None:
+                message_ids[entry.message_id] = stored.message_id or entry.message_id
+    shown = [
+        entry.id for message in messages for entry in message.entries if taken[entry.id] is not None
+    ]
+    return [
+        msgspec.structs.replace(
+            entry, message_id=message_ids.get(entry.message_id, entry.message_id)
+        )
+        for entry in fresh
+    ], shown
+
+
+def _other_content(message: _Message) -> IdConflict:
+    return IdConflict(
+        f"the message {message.entries[0].id!r} was added before with other content; nothing was "
+        "changed. Give an edited message its own id, or retract the earlier one first"
+    )
 
 
 def _is_written(stored: Entry, given: Entry) -> bool:
@@ -181,9 +308,15 @@ def _is_written(stored: Entry, given: Entry) -> bool:
 
 def _is_same(stored: Entry, given: Entry) -> bool:
     """Return whether two entries have the same content, whenever and however they were counted."""
-    if stored.name != given.name and given.name is not None:
+    same = stored.metadata == given.metadata and stored.message_id == given.message_id
+    return same and _is_same_content(stored, given)
+
+
+def _is_same_content(stored: Entry, given: Entry) -> bool:
+    """Return whether two entries say the same, whatever their data besides."""
+    if given.name not in (None, stored.name) and (stored.name or given.type != "tool_result"):
         return False  # a result's name may have been taken from its call
-    return stored.metadata == given.metadata and all(
+    return all(
         getattr(stored, name) == getattr(given, name)
-        for name in ("type", "role", "content", "call_id", "message_id", "is_error")
+        for name in ("type", "role", "content", "call_id", "is_error")
     )

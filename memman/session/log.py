@@ -38,6 +38,7 @@ from memman.window import Price, Window
 logger = logging.getLogger("memman")
 T = TypeVar("T")
 
+RETRIES = 50  # of a change, after another process was faster; a try costs little
 _ENTRY_BYTES = 1_000  # of the objects around an entry's text in the window
 
 
@@ -235,7 +236,10 @@ class SessionLog:
         self.calibration.load(snapshot.totals.learned)
         self._reconfigure()
         if inflight:
-            for seq, record in await self.reader.get([record.id for record in inflight]):
+            times = {record.id: record.at for record in inflight}
+            for seq, record in await self.reader.get(list(times)):
+                if record.at != times.get(record.id):
+                    continue  # another writer's, under the same id of the caller's
                 self._settle_cost(record)
                 if seq > seen:  # else a retry of a record whose event is out
                     self._outbox.enqueue(seq, record)
@@ -263,15 +267,20 @@ class SessionLog:
 
     # ------------------------------------------------------------ writing
 
-    def append(self, records: tuple[Record, ...], *, named: bool = False) -> Awaitable[Appended]:
+    def append(
+        self, records: tuple[Record, ...], *, named: bool = False, exact: bool = False
+    ) -> Awaitable[Appended]:
         """Append records that leave the window's shape as it is. Under the lock, refreshed.
 
-        With `named` their ids are the caller's and may be in the log already.
+        With `named` their ids are the caller's and may be in the log already. With `exact` another writer
+        may not have appended since the refresh: raises `StoreConflict`.
         """
-        append = self._append if self.totals.nonce else self._open
-        return self._shared.runtime.complete(append(records, named))
+        if not self.totals.nonce:
+            return self._shared.runtime.complete(self._open(records, named, exact))
+        head = self.window.head if exact else None
+        return self._shared.runtime.complete(self._append(records, named, head))
 
-    async def _open(self, records: tuple[Record, ...], named: bool) -> Appended:
+    async def _open(self, records: tuple[Record, ...], named: bool, exact: bool) -> Appended:
         """Append the first records of a session, behind its opening."""
         while not self.totals.nonce:
             opening = Opened(
@@ -286,6 +295,8 @@ class SessionLog:
             try:
                 appended = await self._append((opening, *records), named, expect_head=head)
             except StoreConflict:  # another manager opened it, or an attempt whose answer was lost
+                if exact:
+                    raise
                 await self.refresh()
             else:
                 fresh = max(0, appended.fresh - 1)

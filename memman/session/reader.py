@@ -34,6 +34,10 @@ class LogReader:
         """Return the newest record that made each of these ids, in log order."""
         return await self._shared.store.get(self.id, ids)
 
+    async def naming(self, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """Return every record that made or hid one of these ids, in log order."""
+        return await self._shared.store.find(self.id, ids)
+
     async def hiding(self, entry_id: str) -> Record | None:
         """Return the newest compression or deletion that hid an entry."""
         found = await self._shared.store.hiding(self.id, [entry_id])

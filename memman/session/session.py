@@ -36,7 +36,7 @@ from memman.session.additions import Additions
 from memman.session.backoff import Backoff
 from memman.session.compressor import Compressor
 from memman.session.context import ContextBuilder, ContextRequest
-from memman.session.log import SessionLog
+from memman.session.log import RETRIES, SessionLog
 from memman.session.lookup import find_entry, shown
 from memman.session.outbox import Outbox
 from memman.session.policy import AUTOMATIC, CompressionRequest
@@ -45,7 +45,6 @@ from memman.session.shared import Shared
 logger = logging.getLogger("memman")
 R = TypeVar("R", bound=Record)
 _STORED_AS_TEXT = {"strategy": "a preset's name", "summary_prompt": "a template"}
-_RETRIES = 50  # of a change, after another process was faster; a try costs little
 
 
 class Session:
@@ -117,12 +116,23 @@ class Session:
         await self._after_add(compress)
         return entry
 
-    async def add_all(
-        self, new_entries: Sequence[NewEntry], labels: Mapping[str, str]
+    async def add_messages(
+        self,
+        new_entries: Sequence[NewEntry],
+        ids: Sequence[str | None] | None,
+        pinned: bool,
+        metadata: msgspec.Raw,
+        compress: bool | None,
+        usage: UsageReported | None,
     ) -> list[Entry]:
-        """Add several entries atomically: all or none. `labels` maps parse labels to message ids."""
-        entries = await self._additions.add_all(new_entries, labels)
-        await self._after_add(None)
+        """Add the entries of messages, all or none, and the usage of a response that is new.
+
+        Compress if that makes it due; `compress` overrides `auto_compress`.
+        """
+        entries, are_new = await self._additions.add_messages(new_entries, ids, pinned, metadata)
+        await self._after_add(compress)
+        if usage is not None and are_new:
+            await self.record_usage(usage)
         return entries
 
     async def _after_add(self, compress: bool | None) -> None:
@@ -237,7 +247,7 @@ class Session:
 
     async def _change(self, change: Callable[[], Awaitable[tuple[R, LogState]]]) -> R:
         """Commit a change of shape; if another process is faster, decide again on the new window."""
-        for retries in reversed(range(1 + _RETRIES)):
+        for retries in reversed(range(1 + RETRIES)):
             async with self.log.lock:
                 await self.log.require()
                 record, state = await change()

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from memman.entries import Entry, NewEntry, TokenCount
+import msgspec
+
+from memman.entries import NewEntry, TokenCount, entry_of
 from memman.errors import FormatError
 from memman.formats.renderer import Rendering
 from memman.formats.rules import check
@@ -25,14 +27,8 @@ def window_of(new_entries: Sequence[NewEntry]) -> Window:
     """Return a window of these entries, one token each."""
     window = Window()
     for seq, new_entry in enumerate(new_entries, 1):
-        entry = Entry(
-            id=f"e{seq}",
-            seq=seq,
-            timestamp=AT,
-            token_count=TokenCount(1),
-            **{name: getattr(new_entry, name) for name in NewEntry.__struct_fields__},
-        )
-        window.add(entry, 1)
+        entry = entry_of(new_entry, f"e{seq}", AT, TokenCount(1))
+        window.add(msgspec.structs.replace(entry, seq=seq), 1)
     return window
 
 
@@ -134,6 +130,12 @@ class FormatConformance:
         for junk in _NOT_MESSAGES:
             error = refused(FormatError, lambda junk=junk: self.make_format().parse([junk]))  # type: ignore[misc]  # mypy infers no lambda with a default
             assert str(error)
+
+    def test_entries_have_the_index_of_their_message(self) -> None:
+        for sample in self.samples:
+            found = [new_entry.message_index for new_entry in self.make_format().parse(sample)]
+            assert found == sorted(found)
+            assert set(found) == set(range(len(sample)))
 
     def test_parsing_leaves_the_messages_as_they_were(self) -> None:
         for sample in self.samples:
