@@ -505,6 +505,7 @@ class MemoryManager:
         budget: int | None = None,
         system: Any = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        system_inline: bool = True,
         missing_ok: bool = False,
     ) -> Context:
         """Return the context to send to the model, valid in `format` and within `budget`. Changes nothing.
@@ -518,6 +519,7 @@ class MemoryManager:
             system: a system prompt before the session's own system messages: a text, Anthropic's list of
                 blocks, or Gemini's `Content`; `Context.system` has its text.
             tools: the tool definitions of the request; they are counted.
+            system_inline: False only counts `system`: the caller sends it, as frameworks do.
             missing_ok: return an empty context if the session does not exist.
 
         Raises:
@@ -532,6 +534,7 @@ class MemoryManager:
                 budget=budget,
                 system=system,
                 tools=tools,
+                system_inline=system_inline,
                 missing_ok=missing_ok,
             )
         )
@@ -547,6 +550,20 @@ class MemoryManager:
     def get_entries(self, session_id: str) -> list[Entry]:
         """Return the added entries of the current era in log order, also compressed ones."""
         return self._runtime.run(self._methods.get_entries(session_id))
+
+    def get_messages(
+        self, session_id: str, *, format: FormatName | str | None = None, last: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the messages since the last clear as they were added, whatever was compressed.
+
+        They are the whole history: without a budget, and without the repairs that make a context valid.
+
+        Args:
+            session_id: must exist.
+            format: as in `build_context`; messages that were added in another format are converted.
+            last: how many of the newest messages to return; all by default.
+        """
+        return self._runtime.run(self._methods.get_messages(session_id, format=format, last=last))
 
     def get_entry(self, session_id: str, id: str) -> Entry:
         """Return an entry, active or compressed, by its id or address (`#556`, or `#556.2`).

@@ -466,6 +466,20 @@ class Format(Protocol):
         """Return all messages of a request, with those that the format requires first or last."""
 
 
+@runtime_checkable
+class SupportsRestore(Protocol):
+    """A format that renders some turns otherwise in a context than its messages were.
+
+    `get_messages` uses it. Without it, a message is restored as `render` writes it.
+    """
+
+    def restore(self, turn: Turn) -> Sequence[dict[str, Any]] | None:
+        """Return the messages that a turn was parsed from, without repair; None if they are rendered so.
+
+        A turn of the kind `assistant` has no answers, and one of the kind `result` only results.
+        """
+
+
 class ReadEntry(msgspec.Struct, frozen=True, gc=False):
     """An entry of a log, with its time (ISO 8601, None if the log has none).
 

@@ -94,6 +94,7 @@ READING: dict[str, Callable[[MemoryManager, Any], Any]] = {
     "get_context_for_llm": lambda memory, name: memory.get_context_for_llm(name),
     "get_entries": lambda memory, name: memory.get_entries(name),
     "get_entry": lambda memory, name: memory.get_entry(name, "call"),
+    "get_messages": lambda memory, name: memory.get_messages(name),
     "get_stats": lambda memory, name: memory.get_stats(name),
     "get_summaries": lambda memory, name: memory.get_summaries(name),
     "pin": lambda memory, name: memory.pin(name, "call"),

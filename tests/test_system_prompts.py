@@ -46,3 +46,16 @@ def test_other_system_prompts_are_refused(system: Any) -> None:
     memory.add_user_message("s", "Hello")
     with pytest.raises(InvalidInput, match="system must be"):
         memory.build_context("s", system=system)
+
+
+@pytest.mark.parametrize("format", ["anthropic", "gemini", "openai-chat", "openai-responses"])
+def test_a_prompt_that_is_not_inline_is_only_counted(format: str) -> None:
+    memory = MemoryManager(counter="chars4", format=format)
+    memory.add_system_message("s", "Never guess.")
+    memory.add_user_message("s", "Hello")
+    inline = memory.build_context("s", system="Be brief.")
+    counted = memory.build_context("s", system="Be brief.", system_inline=False)
+    without = memory.build_context("s")
+    assert (counted.messages, counted.system) == (without.messages, without.system)
+    assert counted.tokens == inline.tokens
+    assert counted.breakdown == inline.breakdown

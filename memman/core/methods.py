@@ -452,6 +452,7 @@ class ManagerMethods:
         budget: int | None = None,
         system: Any = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        system_inline: bool = True,
         missing_ok: bool = False,
     ) -> Context:
         """Return the context to send to the model, valid in `format` and within `budget`. Changes nothing.
@@ -465,6 +466,7 @@ class ManagerMethods:
             system: a system prompt before the session's own system messages: a text, Anthropic's list of
                 blocks, or Gemini's `Content`; `Context.system` has its text.
             tools: the tool definitions of the request; they are counted.
+            system_inline: False only counts `system`: the caller sends it, as frameworks do.
             missing_ok: return an empty context if the session does not exist.
 
         Raises:
@@ -473,6 +475,7 @@ class ManagerMethods:
         """
         if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
             raise InvalidInput(f"budget must be a number of tokens, not {safe_repr(budget)}")
+        check_switch(system_inline, "system_inline")
         core = self._core
         form = core.shared.format if format is None else core.resolver.format_named(format).name
         request = ContextRequest(
@@ -481,6 +484,7 @@ class ManagerMethods:
             budget,
             None if system is None else system_text(system),
             tools_json(tools),
+            system_inline,
         )
         try:
             return await (await core.sessions.existing(session_id)).build(request)
@@ -500,6 +504,28 @@ class ManagerMethods:
     async def get_entries(self, session_id: str) -> list[Entry]:
         """Return the added entries of the current era in log order, also compressed ones."""
         return await (await self._core.sessions.existing(session_id)).entries()
+
+    async def get_messages(
+        self,
+        session_id: str,
+        *,
+        format: FormatName | str | None = None,
+        last: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the messages since the last clear as they were added, whatever was compressed.
+
+        They are the whole history: without a budget, and without the repairs that make a context valid.
+
+        Args:
+            session_id: must exist.
+            format: as in `build_context`; messages that were added in another format are converted.
+            last: how many of the newest messages to return; all by default.
+        """
+        if last is not None and (isinstance(last, bool) or not isinstance(last, int) or last < 0):
+            raise InvalidInput(f"last must be a number of messages, not {safe_repr(last, 60)}")
+        core = self._core
+        form = core.resolver.format_named(core.shared.format if format is None else format)
+        return await (await core.sessions.existing(session_id)).messages(form, last)
 
     async def get_entry(self, session_id: str, id: str) -> Entry:
         """Return an entry, active or compressed, by its id or address (`#556`, or `#556.2`).

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from memman.display import did_you_mean, safe_repr, shape_of
 from memman.errors import FormatError, PluginNotFound
+from memman.formats.originals import original_messages
 from memman.formats.plain import fault_of, plain_items, plain_messages
 from memman.formats.renderer import Rendering, prompt_in
 from memman.protocols import Format
@@ -25,6 +26,7 @@ __all__ = [
     "candidates",
     "detect_format",
     "format_named",
+    "original_messages",
     "plain_items",
     "plain_messages",
     "prompt_in",

@@ -404,7 +404,7 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
         else:
             rest.append(block)
             order += "t"
-    content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ("", {})
+    content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ((), {})
     own = NewEntry(type="message", role=role, content=content, message_id=label if tools else None)
     texts = [(own, Kept(parts=more))] if content or not tools else []
     found = texts + tools if role == "assistant" else tools + texts

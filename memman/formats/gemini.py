@@ -134,6 +134,10 @@ class GeminiFormat:
         """Join adjacent contents of one role; responses to calls stay separate."""
         if _role(left) != _role(right) or _has_response(left) or _has_response(right):
             return None
+        return self.rejoin(left, right)
+
+    def rejoin(self, left: JSONObject, right: JSONObject) -> JSONObject:
+        """Join two parts of one content as it was added."""
         return {**with_kept(left, right), "parts": [*left["parts"], *right["parts"]]}
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
@@ -371,7 +375,7 @@ def _parse_content(message: JSON, label: str, names: dict[str, str]) -> list[New
             rest.append(part)
             order += "t"
     role: JSON = {"model": "assistant", "system": "system"}.get(_role(message), "user")
-    content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ("", {})
+    content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ((), {})
     own = NewEntry(type="message", role=role, content=content, message_id=label if tools else None)
     texts = [(own, Kept(parts=more, spelled=spelled))] if content or not tools else []
     found = texts + tools if role == "assistant" else tools + texts

@@ -17,6 +17,7 @@ from memman.formats.openai_chat import (
     Dialect,
     parse_messages,
     render_turn,
+    restore_turn,
     spoken_part,
     wire_name,
 )
@@ -79,6 +80,10 @@ class MistralFormat:
             if "name" in message:
                 message["name"] = wire_name(message["name"])
         return rendered
+
+    def restore(self, turn: Turn) -> list[JSONObject] | None:
+        """Return an assistant's message, also without a content, or results, with their original ids."""
+        return restore_turn(_DIALECT, turn)
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Return None: adjacent messages of one role are valid."""

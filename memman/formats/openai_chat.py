@@ -132,6 +132,21 @@ def render_turn(dialect: Dialect, turn: Turn) -> Rendered:
     return Rendered(({"role": "user", "content": text},), MESSAGE_FRAMING, extras)
 
 
+def restore_turn(dialect: Dialect, turn: Turn) -> list[JSONObject] | None:
+    """Return an assistant's message, also without a content, or results, with their original ids."""
+    dialect = msgspec.structs.replace(dialect, call_id=attrgetter("wire_id"))
+    if turn.kind == "assistant":
+        return [_assistant_message(dialect, turn, [])]
+    if turn.kind == "result":
+        return [
+            _result_message(
+                dialect, call, [], call.result is not None and _is_legacy(dialect, call.result)
+            )
+            for call in turn.answers
+        ]
+    return None
+
+
 # ---------------------------------------------------------------- rendering
 
 
@@ -197,10 +212,10 @@ def _assistant_message(dialect: Dialect, turn: Turn, extras: list[str]) -> JSONO
     return _as_spelled(message, kept_of(first, dialect.name), dialect.loose)
 
 
-def _is_legacy(dialect: Dialect, call: Entry) -> bool:
-    if "function" not in dialect.roles or call.raw_json is NO_JSON:
+def _is_legacy(dialect: Dialect, entry: Entry) -> bool:
+    if "function" not in dialect.roles or entry.raw_json is NO_JSON:
         return False
-    return kept_of(call, dialect.name).style == "legacy"
+    return kept_of(entry, dialect.name).style == "legacy"
 
 
 def _as_spelled(message: JSONObject, kept: Kept, loose: bool) -> JSONObject:
@@ -475,7 +490,8 @@ def _parse_result(dialect: Dialect, message: JSONObject, calls: _Calls) -> NewEn
         call_id=call_id,
         name=calls.answered(call_id, name),
     )
-    return keeping(new_entry, dialect.name, Kept(message=other_keys(message, ours), parts=parts))
+    kept = Kept(message=other_keys(message, ours), parts=parts, style="legacy" if legacy else "")
+    return keeping(new_entry, dialect.name, kept)
 
 
 def _parse_content(
@@ -532,6 +548,10 @@ class OpenAIChatFormat:
     def render(self, turn: Turn) -> Rendered:
         """Return the messages of a turn; results directly follow the message with their calls."""
         return render_turn(_DIALECT, turn)
+
+    def restore(self, turn: Turn) -> list[JSONObject] | None:
+        """Return an assistant's message, also without a content, or results, with their original ids."""
+        return restore_turn(_DIALECT, turn)
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Return None: adjacent messages of one role are valid."""

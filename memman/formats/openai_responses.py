@@ -36,6 +36,7 @@ from memman.formats.parts import (
     opaque_block,
     other_keys,
     parts_framing,
+    present,
     read_parts,
     wire_parts,
     with_kept,
@@ -110,6 +111,13 @@ class OpenAIResponsesFormat:
             return Rendered((_wire_output(turn.answers[0], parts),), 0, tuple(parts))
         text, extras = delimited(turn)
         return Rendered(({"role": "user", "content": text},), _MESSAGE_FRAMING, extras)
+
+    def restore(self, turn: Turn) -> list[JSONObject] | None:
+        """Return the model's items of a turn with their ids, reasoning without a result included."""
+        if turn.kind != "assistant":
+            return None
+        spoken = present(_restored_spoken(entry) for entry in turn.entries)
+        return [*spoken, *map(_wire_call, turn.calls)]
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Return None: adjacent messages of one role are valid."""
@@ -226,6 +234,12 @@ def _wire_spoken(entry: Entry, extras: list[str]) -> JSONObject | None:
     extras += [NOT_SAID] if unsaid else []
     # The parts of an answer are the API's own; parts from elsewhere become text.
     return {"role": "assistant", "content": entry.text + (NOT_SAID if unsaid else "")}
+
+
+def _restored_spoken(entry: Entry) -> JSONObject | None:
+    """Return an assistant's entry as it was added, also without parts."""
+    item = _wire_spoken(entry, [])
+    return {**item, "content": []} if item is not None and entry.content == () else item
 
 
 def _wire_call(call: Call) -> JSONObject:
@@ -408,7 +422,8 @@ class _Parser:
             call_id=call_id or None,
             name=self._names.get(call_id),
         )
-        return new_entry, Kept(block=other_keys(item, _OF_OUTPUT), parts=more)
+        style = "custom" if item["type"] == "custom_tool_call_output" else ""
+        return new_entry, Kept(block=other_keys(item, _OF_OUTPUT), parts=more, style=style)
 
 
 def _parse_said(item: JSONObject) -> tuple[NewEntry, Kept]:

@@ -91,6 +91,12 @@ class TextFormat:
         message = {"role": "recent", "content": "\n".join(lines)}
         return Rendered((message,), _LINE_FRAMING * len(lines), tuple(extras))
 
+    def restore(self, turn: Turn) -> Sequence[JSONObject] | None:
+        """Return the lines of results without those of their calls; None for other turns."""
+        if turn.kind != "result":
+            return None
+        return self.render(Turn("assistant", (), (), turn.answers)).messages
+
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Return None: `frame` puts sections together."""
         return None

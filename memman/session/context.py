@@ -52,6 +52,12 @@ class ContextRequest(msgspec.Struct, frozen=True, gc=False):
     budget: int | None = None
     system: str | None = None
     tools: bytes | None = None
+    system_inline: bool = True
+
+    @property
+    def shown_system(self) -> str | None:
+        """The system prompt if the context contains it; otherwise it is only priced."""
+        return self.system if self.system_inline else None
 
 
 class UncertainCount(msgspec.Struct, frozen=True):
@@ -339,12 +345,12 @@ class ContextBuilder:
         if limit <= most and window is own:  # a larger budget is another model's
             expected = self._expected(own, counter).tokens
             self._last_overhead = _LastOverhead(own.epoch, prompt + defined, framing, expected)
-        messages = rendering.messages(request.system)
+        messages = rendering.messages(request.shown_system)
         unchanged = 0
         if self._sent is not None and self._sent.context.format == request.format:
             unchanged = common_prefix(self._sent.messages, messages)
         context = Context(
-            request.format, limit, counter.total(total), rendering.system(request.system), trimmed,
+            request.format, limit, counter.total(total), rendering.system(request.shown_system), trimmed,
             unchanged, messages, dict(window.shares), (prompt, defined, reserved, framing),
         )  # fmt: skip
         if trimmed:

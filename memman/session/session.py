@@ -19,7 +19,9 @@ from memman.errors import (
     StoreError,
 )
 from memman.explain import Explanation, LogHistory, explained, shares_of
+from memman.formats import original_messages
 from memman.log import History, LogState
+from memman.protocols import Format
 from memman.records import (
     Added,
     Cleared,
@@ -281,6 +283,14 @@ class Session:
         async with self.log.lock:
             await self.log.require()
             return History.of(await self.log.era()).entries()
+
+    async def messages(self, form: Format, last: int | None) -> list[dict[str, Any]]:
+        """Return the messages of the era as they were added, all or the newest ones."""
+        found = original_messages(form, await self.entries(), self.log.totals.nonce)
+        chosen = found if last is None else found[max(0, len(found) - last) :]
+        messages = [message for each in chosen for message in each]
+        # A text has no messages: its lines are put together.
+        return form.frame(messages) if form.name == "text" else messages
 
     async def entry(self, wanted: str) -> Entry:
         """Return an entry or replacement by id or address, active or not, of this era or an earlier one."""
