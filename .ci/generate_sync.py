@@ -27,52 +27,66 @@ FUTURE = "from __future__ import annotations"
 IMPORTS = """
 from collections.abc import Iterator
 from typing import Self
-from memman.core.methods import ManagerMethods, State
+from memman.core.aio import ThreadedMethods
+from memman.core.arguments import check_switch
+from memman.core.methods import AsyncMethods, State
 from memman.runtime import SyncRuntime
 """
 RUN = """
+@property
+def aio(self) -> AsyncMethods:
+    \"""The methods to await, from any number of event loops and threads.
+
+    Its use allows async ports, as `async_ports=True` does. A call runs on a thread of its own; if
+    its task is cancelled, it goes on there to its end.
+    \"""
+    self._runtime.allow_async_ports()
+    return self._aio
+
 def __enter__(self) -> Self:
     return self
 
 def __exit__(self, *exc: object) -> None:
     self.close()
 """
-# Types and a paragraph that differ.
-TYPES = {
-    "Store | AsyncStore": "Store",
-    "SummarizeCallback": "Callable[[str], str]",
+# A type and paragraphs that differ.
+DIFFERENCES = {
     "AsyncGenerator[FeedItem, None]": "Iterator[FeedItem]",
-}
-PARAGRAPH = (
+    """\
+            counting policy, or lift a limit; False for a store that others write to.
+""": """\
+            counting policy, or lift a limit; False for a store that others write to.
+        async_ports: whether the store, the summarizer and receivers of events may be async. One daemon
+            thread with an event loop awaits them; `close` ends it.
+""",
     """\
     A manager belongs to one event loop of asyncio, and to the next one after that is closed; in another
     its methods raise `WrongEventLoop`. The store, the summarizer and receivers of events may be async.
+""": """\
+    Any thread may use it, and any event loop by `aio`, which has the same methods, awaited. With a
+    `summarize_timeout` the summarizer runs on a daemon thread, without one in the caller's.
 """,
-    """\
-    Any thread may use it. `AsyncMemoryManager` has the same methods, awaited. With a `summarize_timeout`
-    the summarizer runs on a daemon thread, without one in the caller's.
-""",
-)
+}
 
 
 def generated() -> str:
     """Return the text of the sync module, as ruff formats it."""
     methods, manager = parsed("memman/core/methods.py"), parsed("memman/async_manager.py")
     shell = class_named(manager, "AsyncMemoryManager")
-    for node in class_named(methods, "ManagerMethods").body:
+    for node in class_named(methods, "AsyncMethods").body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_public(node):
             node.body = body_over_core(node)
             shell.body.append(node)
     shell.name, shell.bases = "MemoryManager", []
-    shell.body = [node for node in shell.body if not is_context_manager(node)]
+    shell.body = [node for node in shell.body if not is_of_async_manager(node)]
     use_sync_runtime(next(node for node in shell.body if isinstance(node, ast.FunctionDef)))
     imports = [
         ast.unparse(node)
         for node in methods.body + manager.body
         if isinstance(node, ast.Import | ast.ImportFrom) and "__future__" not in ast.unparse(node)
     ]
-    text = ast.unparse(shell).replace("async def ", "def ").replace(*PARAGRAPH)
-    for ours, theirs in TYPES.items():
+    text = ast.unparse(shell).replace("async def ", "def ")
+    for ours, theirs in DIFFERENCES.items():
         text = text.replace(ours, theirs)
     text = "\n".join([HEADER, FUTURE, *imports, IMPORTS, text, indent(RUN, "    ")])
     text = ruff("check", "--fix", "--select", "F401,F811,I001", "-q", text=text)
@@ -80,12 +94,16 @@ def generated() -> str:
 
 
 def use_sync_runtime(init: ast.FunctionDef) -> None:
-    """Give `__init__` a sync runtime in place of an async one."""
+    """Give `__init__` a sync runtime in place of an async one, and its argument `async_ports`."""
     core, _ = map(ast.unparse, init.body)
+    init.args.kwonlyargs.append(ast.arg("async_ports", ast.Name("bool")))
+    init.args.kw_defaults.append(ast.Constant(False))
     init.body = ast.parse(
-        "self._runtime = SyncRuntime()\n"
+        "check_switch(async_ports, 'async_ports')\n"
+        "self._runtime = SyncRuntime(async_ports)\n"
         + core.replace("core = ", "self._core = ").replace("AsyncRuntime()", "self._runtime")
-        + "\nself._methods = ManagerMethods(self._core)"
+        + "\nself._methods = AsyncMethods(self._core)"
+        "\nself._aio = ThreadedMethods(self._core, self._runtime)"
     ).body
 
 
@@ -118,8 +136,9 @@ def is_public(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return not node.name.startswith("_") or node.name == "__repr__"
 
 
-def is_context_manager(node: ast.stmt) -> bool:
-    return isinstance(node, ast.AsyncFunctionDef) and node.name in ("__aenter__", "__aexit__")
+def is_of_async_manager(node: ast.stmt) -> bool:
+    names = ("__aenter__", "__aexit__", "aio")
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in names
 
 
 def ruff(*arguments: str, text: str) -> str:

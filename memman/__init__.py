@@ -12,6 +12,7 @@ from memman.archive import ArchiveInfo, ArchiveLimits, SessionState
 from memman.async_manager import AsyncMemoryManager
 from memman.compression import CompressionPlan, PlannedEntry
 from memman.config import MemoryConfig
+from memman.core.methods import AsyncMethods
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, TextPart, TokenCount
 from memman.errors import (
     AsyncPortRefused,
@@ -56,6 +57,8 @@ from memman.protocols import (
 )
 from memman.results import Context, OverflowResult, SessionStats, Summary
 
+Memory = MemoryManager | AsyncMemoryManager
+"""Either manager; both have `aio`, the methods to await."""
 __version__ = plugins.VERSION
 
 
@@ -67,6 +70,8 @@ def __dir__() -> list[str]:
 __all__ = [
     # the managers and their settings
     "AsyncMemoryManager",
+    "AsyncMethods",
+    "Memory",
     "MemoryConfig",
     "MemoryManager",
     # their arguments and results

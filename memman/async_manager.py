@@ -9,7 +9,7 @@ from typing import Self
 
 from memman.config import MemoryConfig
 from memman.core.core import Core, Redact
-from memman.core.methods import ManagerMethods
+from memman.core.methods import AsyncMethods
 from memman.formats import FormatName
 from memman.protocols import (
     AsyncStore,
@@ -22,7 +22,7 @@ from memman.protocols import (
 from memman.runtime import AsyncRuntime
 
 
-class AsyncMemoryManager(ManagerMethods):
+class AsyncMemoryManager(AsyncMethods):
     """Keep conversations inside their context windows without losing a word of them.
 
     Args:
@@ -95,6 +95,11 @@ class AsyncMemoryManager(ManagerMethods):
             trust_settings=trust_settings,
         )
         super().__init__(core)
+
+    @property
+    def aio(self) -> AsyncMethods:
+        """This manager: the methods to await, of either manager. Each of its calls is in its event loop."""
+        return self
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ MemmanError
 │   ├── IdConflict                   the same id was added before with other content, or was deleted
 │   ├── FormatError                  messages of an unknown format, or malformed
 │   ├── StateError                   a session document that cannot be imported (`problems`)
-│   └── AsyncPortRefused             an async store, counter or summarizer for `MemoryManager`
+│   └── AsyncPortRefused             an async port where only sync ones are allowed
 ├── NotFound (LookupError)
 │   ├── SessionNotFound
 │   ├── EntryNotFound
@@ -17,7 +17,7 @@ MemmanError
 ├── CounterUnavailable               a counter cannot work here (`reason`)
 ├── SummarizerFailed                 a summarizer returned no summary
 │   └── SummarizerUnavailable        an SDK, a key or a program is missing
-├── WrongEventLoop (RuntimeError)    an async manager is used outside of its event loop
+├── WrongEventLoop (RuntimeError)    a method is used in the wrong event loop, or without one
 ├── FileError (OSError)              an archive's file cannot be read or written
 └── StoreError
     ├── StoreBusy                    another process held it too long; nothing changed, retry
@@ -72,7 +72,7 @@ class StateError(InvalidInput):
 
 
 class AsyncPortRefused(InvalidInput, TypeError):
-    """`MemoryManager` was given a port that must be awaited."""
+    """A port must be awaited, and only a sync one is allowed; see `MemoryManager(async_ports=True)`."""
 
 
 class NotFound(MemmanError, LookupError):
@@ -151,7 +151,7 @@ class SummarizerUnavailable(SummarizerFailed):
 
 
 class WrongEventLoop(MemmanError, RuntimeError):
-    """`AsyncMemoryManager` was used in a second event loop while its first is open, or without asyncio."""
+    """A method was called in an event loop in which it cannot work, or awaited without asyncio."""
 
 
 class FileError(MemmanError, OSError):

@@ -14,8 +14,12 @@ from memman import events
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
 from memman.compression import CompressionPlan
 from memman.config import MemoryConfig
+from memman.core.aio import ThreadedMethods
+from memman.core.arguments import (
+    check_switch,
+)
 from memman.core.core import Core, Redact
-from memman.core.methods import ManagerMethods, State
+from memman.core.methods import AsyncMethods, State
 from memman.entries import (
     Content,
     Entry,
@@ -25,10 +29,12 @@ from memman.events import Subscription
 from memman.explain import Explanation
 from memman.formats import FormatName
 from memman.protocols import (
+    AsyncStore,
     FeedItem,
     LocalCounter,
     ModelInfo,
     Store,
+    SummarizeCallback,
     Summarizer,
 )
 from memman.results import Context, OverflowResult, SessionStats, Summary
@@ -60,9 +66,11 @@ class MemoryManager:
             records at each operation. Always true for the store in memory of `None`.
         trust_settings: whether settings of stored sessions may name a model, a summarizer, a prompt or a
             counting policy, or lift a limit; False for a store that others write to.
+        async_ports: whether the store, the summarizer and receivers of events may be async. One daemon
+            thread with an event loop awaits them; `close` ends it.
 
-    Any thread may use it. `AsyncMemoryManager` has the same methods, awaited. With a `summarize_timeout`
-    the summarizer runs on a daemon thread, without one in the caller's.
+    Any thread may use it, and any event loop by `aio`, which has the same methods, awaited. With a
+    `summarize_timeout` the summarizer runs on a daemon thread, without one in the caller's.
 
     Raises:
         ConfigError: a setting, or a combination of settings, is invalid.
@@ -74,11 +82,11 @@ class MemoryManager:
 
     def __init__(
         self,
-        store: str | os.PathLike[str] | Store | None = None,
+        store: str | os.PathLike[str] | Store | AsyncStore | None = None,
         *,
         model: str | None = None,
         config: MemoryConfig | None = None,
-        summarizer: str | Callable[[str], str] | Summarizer | None = None,
+        summarizer: str | SummarizeCallback | Summarizer | None = None,
         counter: str | Callable[[str], int] | LocalCounter | None = None,
         format: FormatName | str | None = None,
         model_info: ModelInfo | None = None,
@@ -89,8 +97,10 @@ class MemoryManager:
         new_nonce: Callable[[], str] | None = None,
         exclusive: bool = False,
         trust_settings: bool = True,
+        async_ports: bool = False,
     ) -> None:
-        self._runtime = SyncRuntime()
+        check_switch(async_ports, "async_ports")
+        self._runtime = SyncRuntime(async_ports)
         self._core = Core(
             self._runtime,
             self,
@@ -109,7 +119,8 @@ class MemoryManager:
             exclusive=exclusive,
             trust_settings=trust_settings,
         )
-        self._methods = ManagerMethods(self._core)
+        self._methods = AsyncMethods(self._core)
+        self._aio = ThreadedMethods(self._core, self._runtime)
 
     def add_user_message(
         self,
@@ -796,7 +807,7 @@ class MemoryManager:
         self._runtime.run(self._methods.update_config(session_id, **settings))
 
     def set_summarize_callback(
-        self, summarizer: str | Callable[[str], str] | Summarizer | None
+        self, summarizer: str | SummarizeCallback | Summarizer | None
     ) -> None:
         """Replace the summarizer: a callable, a name, a `Summarizer`, or None for that of the settings.
 
@@ -839,6 +850,16 @@ class MemoryManager:
 
     def __repr__(self) -> str:
         return self._methods.__repr__()
+
+    @property
+    def aio(self) -> AsyncMethods:
+        """The methods to await, from any number of event loops and threads.
+
+        Its use allows async ports, as `async_ports=True` does. A call runs on a thread of its own; if
+        its task is cancelled, it goes on there to its end.
+        """
+        self._runtime.allow_async_ports()
+        return self._aio
 
     def __enter__(self) -> Self:
         return self

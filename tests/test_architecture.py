@@ -57,6 +57,7 @@ ON_FIRST_USE = {
     ("memman.core.methods", "memman.session.exporter"),
     ("memman.core.resolver", "memman.counting"),
     ("memman.core.core", "memman.stores"),
+    ("memman.core.aio", "memman.session"),
     ("memman.summarizers.adapters", "memman.summarizers.command"),
 }
 AWAITING = {"session", "core", "async_manager", "runtime", "events", "testing"}

@@ -97,17 +97,14 @@ def made() -> MemoryManager:
     return MemoryManager(store, config=config, counter=Words(), summarizer="digest")
 
 
-def wrong(memory: MemoryManager, store: AsyncStore) -> None:
+def wrong(memory: MemoryManager) -> None:
     MemoryManager(5)  # type: ignore[arg-type]
-    MemoryManager(store)  # type: ignore[arg-type]
-    MemoryManager(summarizer=summary)  # type: ignore[arg-type]
     MemoryManager(counter=count)  # type: ignore[arg-type]
     MemoryManager(config={"max_tokens": 5})  # type: ignore[arg-type]
     MemoryManager(max_tokens=5)  # type: ignore[call-arg]
     MemoryConfig(max_token=5)  # type: ignore[call-arg]
     MemoryConfig(on_failure="fall")  # type: ignore[arg-type]
     MemoryConfig(strategy=5)  # type: ignore[arg-type]
-    memory.set_summarize_callback(summary)  # type: ignore[arg-type]
     memory.add_user_message("s", None)  # type: ignore[arg-type]
     memory.add_tool_result("s", "f", {"a": 1})  # type: ignore[arg-type]
     memory.build_context("s", budget="5")  # type: ignore[arg-type]

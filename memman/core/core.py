@@ -38,7 +38,7 @@ from memman.protocols import (
     SummarizeCallback,
     Summarizer,
 )
-from memman.runtime import Runtime, is_async_callable, refuse_async_port
+from memman.runtime import USE_ASYNC, Runtime, is_async_callable, refuse_async_port
 from memman.session import SessionCache
 from memman.session.shared import Shared
 from memman.session.store import store_methods
@@ -130,11 +130,8 @@ class Core:
 
     def subscribe(self, event: Any, callback: Callable[[Any], object]) -> Subscription:
         """Call `callback` for every event of this kind that the manager emits."""
-        if is_async_callable(callback) and not self.runtime.is_async:
-            raise AsyncPortRefused(
-                "the callback is async and MemoryManager is not: use AsyncMemoryManager, or a plain "
-                "function"
-            )
+        if is_async_callable(callback) and not self.runtime.async_ports:
+            raise AsyncPortRefused(f"the callback is async: {USE_ASYNC}, or a plain function")
         return events.subscribe(event, callback, self.shared.sender, self._subscriptions)
 
     async def close(self) -> None:
@@ -146,6 +143,7 @@ class Core:
             await session.settle()
         await shared.store.close()
         self.sessions.forget()
+        self.runtime.end()
 
     # ------------------------------------------------------------ settings
 

@@ -61,7 +61,7 @@ State = SessionState | Mapping[str, Any] | str | bytes
 """A session document: as its type, as plain data, or as JSON."""
 
 
-class ManagerMethods:
+class AsyncMethods:
     """The methods of a manager over its `Core`."""
 
     def __init__(self, core: Core) -> None:

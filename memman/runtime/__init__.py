@@ -4,8 +4,9 @@ Every method of a manager is one coroutine over a `Runtime`. `AsyncMemoryManager
 runs it with `SyncRuntime.run`, which needs no event loop, since no coroutine suspends over sync ports.
 """
 
-from memman.runtime.async_runtime import AsyncLock, AsyncRuntime
+from memman.runtime.async_runtime import AsyncLock, AsyncRuntime, LoopFlag
 from memman.runtime.base import (
+    USE_ASYNC,
     Lock,
     Runtime,
     SummarizerBusy,
@@ -23,9 +24,11 @@ from memman.runtime.base import (
 from memman.runtime.sync_runtime import SyncLock, SyncRuntime
 
 __all__ = [
+    "USE_ASYNC",
     "AsyncLock",
     "AsyncRuntime",
     "Lock",
+    "LoopFlag",
     "Runtime",
     "SummarizerBusy",
     "SummarizerCancelled",

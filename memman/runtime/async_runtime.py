@@ -6,6 +6,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from memman.errors import WrongEventLoop
@@ -87,10 +88,37 @@ class AsyncLock:
         return not self._waiting and (self._lock is None or not self._lock.locked())
 
 
+class LoopFlag:
+    """A flag of the running event loop, which any thread may set."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Wake the task that waits."""
+        with suppress(RuntimeError):  # its loop was closed
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, seconds: float) -> bool:
+        """Return whether it was set within so many seconds, and clear it."""
+        import asyncio
+
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
 class AsyncRuntime:
     """One event loop at a time, for `AsyncMemoryManager`; blocking ports run on worker threads."""
 
-    is_async = True
+    async_ports = True
 
     def __init__(self) -> None:
         import asyncio
@@ -217,22 +245,12 @@ class AsyncRuntime:
     ) -> None:
         await await_receiver(receiver, answer)
 
-    def flag(self) -> asyncio.Event:
+    def flag(self) -> LoopFlag:
         self.enter()
-        import asyncio
+        return LoopFlag()
 
-        return asyncio.Event()
-
-    async def wait(self, flag: asyncio.Event, seconds: float) -> bool:
-        import asyncio
-
-        try:
-            async with asyncio.timeout(seconds):
-                await flag.wait()
-        except TimeoutError:
-            return False
-        flag.clear()
-        return True
+    async def wait(self, flag: LoopFlag, seconds: float) -> bool:
+        return await flag.wait(seconds)
 
     def start_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
         import asyncio
@@ -260,6 +278,9 @@ class AsyncRuntime:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=_CANCEL_SECONDS)
+
+    def end(self) -> None:
+        pass
 
 
 def _retrieve_exception(task: asyncio.Task[Any]) -> None:

@@ -17,6 +17,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 _MOST_ABANDONED: Final = 2
 _STILL_HANG = f"{_MOST_ABANDONED} earlier calls of the summarizer still hang; not calling again"
+USE_ASYNC: Final = "use MemoryManager(async_ports=True), memory.aio or AsyncMemoryManager"
 WAS_CANCELLED = "the summarizer's call was cancelled from within"
 
 
@@ -63,7 +64,7 @@ class Flag(Protocol):
 class Runtime(Protocol):
     """The environment of a session: locks, calls of ports, and background work."""
 
-    is_async: bool
+    async_ports: bool  # whether ports may be async
 
     def enter(self) -> None:
         """Raise `WrongEventLoop` if the manager cannot be used here."""
@@ -107,6 +108,9 @@ class Runtime(Protocol):
     async def wait(self, flag: Any, seconds: float) -> bool:
         """Return whether the flag was set within so many seconds, and clear it."""
 
+    def end(self) -> None:
+        """Free what async ports needed, after the store was closed."""
+
 
 def is_async_callable(port: object) -> bool:
     """Return whether calling it gives an awaitable, as far as can be seen without a call."""
@@ -137,8 +141,7 @@ def suspended(work: Coroutine[Any, Any, object]) -> AsyncPortRefused:
     """Close a coroutine that must not suspend and did, and return the error to raise."""
     work.close()
     return AsyncPortRefused(
-        "a store, counter, summarizer or receiver suspended in the sync MemoryManager: "
-        "use AsyncMemoryManager for async ports"
+        f"a store, counter, summarizer or receiver suspended in MemoryManager: {USE_ASYNC}"
     )
 
 
@@ -153,8 +156,7 @@ async def skip(receiver: Callable[..., object], answer: Awaitable[object]) -> No
     """Log that an async receiver cannot be awaited here."""
     close_awaitable(answer)
     logging.getLogger("memman.events").warning(
-        "receiver %r is async and was skipped: use AsyncMemoryManager, or areplay, for async receivers",
-        receiver,
+        "receiver %r is async and was skipped: %s, or areplay", receiver, USE_ASYNC
     )
 
 
@@ -180,11 +182,9 @@ def refuse_async_port(
         method = getattr(port, name, None)
         if method is None:
             raise InvalidInput(f"{type(port).__name__} is no {what}: it has no method {name}()")
-        if (runtime is None or not runtime.is_async) and is_async_callable(method):
-            raise AsyncPortRefused(
-                f"{type(port).__name__}.{name} is async and MemoryManager is not: "
-                f"use AsyncMemoryManager, or a sync {what}"
-            )
+        if (runtime is None or not runtime.async_ports) and is_async_callable(method):
+            fix = f"pass a sync {what}" if runtime is None else f"{USE_ASYNC}, or a sync {what}"
+            raise AsyncPortRefused(f"{type(port).__name__}.{name} is async: {fix}")
 
 
 class AbandonedCalls:

@@ -11,8 +11,9 @@ from concurrent.futures import wait
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
 
-from memman.errors import AsyncPortRefused
+from memman.errors import AsyncPortRefused, WrongEventLoop
 from memman.runtime.base import (
+    USE_ASYNC,
     WAS_CANCELLED,
     AbandonedCalls,
     Pricing,
@@ -24,10 +25,15 @@ from memman.runtime.base import (
     suspended,
 )
 from memman.runtime.forks import renew_in_child
+from memman.runtime.port_loop import PortLoop
 
 logger = logging.getLogger("memman")
 P = ParamSpec("P")
 T = TypeVar("T")
+_ON_PORT_LOOP = (
+    "an async summarizer, store or receiver called a method of MemoryManager, which would block the event "
+    "loop that it runs on: await the method of memory.aio"
+)
 
 
 class _Held(threading.local):
@@ -81,11 +87,11 @@ class SyncLock:
 
 
 class SyncRuntime:
-    """Threads and plain calls, for `MemoryManager`."""
+    """Threads and plain calls, for `MemoryManager`; async ports run on a `PortLoop` if they are allowed."""
 
-    is_async = False
-
-    def __init__(self) -> None:
+    def __init__(self, async_ports: bool = False) -> None:
+        self.async_ports = async_ports
+        self._port_loop = PortLoop()
         self._closing = False
         self._renew()
         renew_in_child(self._renew)
@@ -98,6 +104,9 @@ class SyncRuntime:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a manager's coroutine to its end; if it is interrupted, release the locks it holds."""
+        if self._port_loop.is_here():
+            work.close()
+            raise WrongEventLoop(_ON_PORT_LOOP)
         before = len(_held.locks)
         try:
             work.send(None)
@@ -125,6 +134,10 @@ class SyncRuntime:
     def enter(self) -> None:
         """Do nothing: any thread may use the manager."""
 
+    def allow_async_ports(self) -> None:
+        """Accept async ports from now on."""
+        self.async_ports = True
+
     def lock(self) -> SyncLock:
         return SyncLock()
 
@@ -134,8 +147,15 @@ class SyncRuntime:
         answer = method(*args, **kw)
         if isinstance(answer, Awaitable):
             name = f"{type(port).__name__}.{getattr(method, '__name__', '')}"
-            raise _refused(answer, name, "ports")
+            answer = self._awaited(answer, name)
         return answer
+
+    def _awaited(self, answer: Awaitable[T], name: str, timeout: float | None = None) -> T:
+        """Return the result of an async port. Raises `AsyncPortRefused` if none is allowed."""
+        if self.async_ports:
+            return self._port_loop.wait(answer, timeout)
+        close_awaitable(answer)
+        raise AsyncPortRefused(f"{name} returned an awaitable: {USE_ASYNC}")
 
     def complete(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         return work
@@ -146,15 +166,18 @@ class SyncRuntime:
     async def call_summarizer(
         self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
     ) -> T:
-        """Call inline without a timeout, else on a daemon thread that is left behind at the deadline."""
+        """Call inline without a timeout, else on a daemon thread that is left behind at the deadline.
+
+        An async summarizer is awaited on the port loop, and cancelled at the deadline.
+        """
         try:
-            answer = call() if timeout is None else self._on_thread(call, timeout)
+            answer = call() if timeout is None or is_async else self._on_thread(call, timeout)
+            if isinstance(answer, Awaitable):
+                answer = self._awaited(answer, "the summarizer", timeout)
         except BaseException as error:
             if is_cancellation(error):  # of the summarizer's own: a thread cannot be cancelled
                 raise SummarizerCancelled(WAS_CANCELLED) from error
             raise
-        if isinstance(answer, Awaitable):
-            raise _refused(answer, "the summarizer", "summarizers")
         return answer
 
     def _on_thread(self, call: Callable[[], T], timeout: float) -> T:
@@ -175,7 +198,10 @@ class SyncRuntime:
     async def await_receiver(
         self, receiver: Callable[..., object], answer: Awaitable[object]
     ) -> None:
-        await skip(receiver, answer)
+        if self.async_ports:
+            self._port_loop.wait(answer)
+        else:
+            await skip(receiver, answer)
 
     def flag(self) -> threading.Event:
         return threading.Event()
@@ -212,10 +238,5 @@ class SyncRuntime:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
-
-def _refused(answer: object, name: str, ports: str) -> AsyncPortRefused:
-    """Close an awaitable that a port returned, and return the error to raise."""
-    close_awaitable(answer)
-    return AsyncPortRefused(
-        f"{name} returned an awaitable: use AsyncMemoryManager for async {ports}"
-    )
+    def end(self) -> None:
+        self._port_loop.end()

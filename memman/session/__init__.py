@@ -9,13 +9,17 @@ from memman.session.policy import CompressionRequest
 from memman.session.session import Session
 
 if TYPE_CHECKING:
-    from memman.session.feed import Feed, Follower
+    from memman.session.feed import Feed, Follower, LoopFollower
     from memman.session.forker import fork_session
     from memman.session.importer import Importer
 else:
     __getattr__ = on_first_use(
         "memman.session",
-        {"feed": "Feed Follower", "forker": "fork_session", "importer": "Importer"},
+        {
+            "feed": "Feed Follower LoopFollower",
+            "forker": "fork_session",
+            "importer": "Importer",
+        },
     )
 
 __all__ = [
@@ -23,6 +27,7 @@ __all__ = [
     "Feed",
     "Follower",
     "Importer",
+    "LoopFollower",
     "OnConflict",
     "Session",
     "SessionCache",

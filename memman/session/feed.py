@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
@@ -12,6 +12,7 @@ from memman.display import safe_repr
 from memman.entries import check_id
 from memman.errors import InvalidInput, SessionNotFound, StoreError
 from memman.protocols import FeedItem
+from memman.runtime import LoopFlag
 from memman.runtime.base import Flag
 from memman.session.log import no_session
 from memman.session.shared import Shared
@@ -119,12 +120,18 @@ class Follower:
                 left = _left(self._timeout, now - last)
                 if left <= 0:
                     return
-                woken = await self._shared.runtime.wait(flag, min(pause, left))
+                woken = await self._wait(flag, min(pause, left))
                 pause = self._least if woken else min(2 * pause, self._most)
+
+    def _flag(self) -> Flag:
+        return self._shared.runtime.flag()
+
+    async def _wait(self, flag: Any, seconds: float) -> bool:
+        return await self._shared.runtime.wait(flag, seconds)
 
     async def _page(self) -> list[FeedItem]:
         try:
-            return await self._feed.page(_PAGE)
+            return await self._read(_PAGE)
         except SessionNotFound:
             if self._feed.has_begun:
                 raise
@@ -134,11 +141,13 @@ class Follower:
                 return []
             raise
 
+    async def _read(self, limit: int) -> list[FeedItem]:
+        return await self._feed.page(limit)
+
     @contextmanager
     def _woken(self) -> Iterator[Flag]:
         """Return a flag that is set when this manager records something or closes."""
-        shared, wanted = self._shared, self._feed.session_id
-        flag = shared.runtime.flag()
+        shared, wanted, flag = self._shared, self._feed.session_id, self._flag()
 
         def wake(_sender: object, event: events.Event) -> None:
             if not event.remote and wanted in (None, event.session_id):
@@ -153,6 +162,27 @@ class Follower:
             shared.flags.discard(flag)
             for signal in events.LOG_SIGNALS.values():
                 signal.disconnect(wake, sender=shared.sender)
+
+
+class LoopFollower(Follower):
+    """A follower over a sync runtime, for an event loop: `run` reads a page on a thread."""
+
+    def __init__(
+        self,
+        run: Callable[[Coroutine[Any, Any, list[FeedItem]]], Awaitable[list[FeedItem]]],
+        *given: Any,
+    ) -> None:
+        super().__init__(*given)
+        self._run = run
+
+    def _flag(self) -> LoopFlag:
+        return LoopFlag()
+
+    async def _wait(self, flag: LoopFlag, seconds: float) -> bool:
+        return await flag.wait(seconds)
+
+    async def _read(self, limit: int) -> list[FeedItem]:
+        return await self._run(super()._read(limit))
 
 
 def _seq(after: int | str) -> int:

@@ -23,7 +23,7 @@ from memman.errors import (
 )
 from memman.plugins import Plugins, how_to_install
 from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
-from memman.runtime import Runtime, close_awaitable, is_async_callable
+from memman.runtime import USE_ASYNC, Runtime, close_awaitable, is_async_callable
 
 DIGEST: Final = "digest"
 COMMAND: Final = "cmd:"
@@ -56,11 +56,8 @@ class Asker:
         self._ask = given.summarize if self._is_object else given
         self._own_limit = _own_limit(given) if self._is_object else None
         self.is_async = is_async_callable(self._ask)
-        if self.is_async and not runtime.is_async:
-            raise AsyncPortRefused(
-                "the summarizer is async and MemoryManager is not: "
-                "use AsyncMemoryManager, or pass a plain function"
-            )
+        if self.is_async and not runtime.async_ports:
+            raise AsyncPortRefused(f"the summarizer is async: {USE_ASYNC}, or a plain function")
 
     @property
     def max_input_tokens(self) -> int | None:
