@@ -7,6 +7,7 @@ entries that the window hides. It is read from the log for an undo, a deletion, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -26,8 +27,11 @@ from memman.records import (
     ReplacementMethod,
     SessionTotals,
     Undone,
+    ids_retracted_by,
 )
 from memman.window import Price, Window, WindowItem, priced
+
+R = TypeVar("R", bound=Record)
 
 
 def own_count(entry: Entry) -> int:
@@ -77,15 +81,19 @@ class LogState:
             seq: the record's place in the log.
             record: the record.
             price: returns the tokens of an entry that comes into the window.
-            unfoldings: the compressions that an undo or a deletion takes out, the outermost first, as
-                returned by `History.unfoldings`.
+            unfoldings: the compressions that an undo, a deletion or a retraction takes out, the outermost
+                first, as returned by `History.unfoldings`.
 
         Raises:
-            Refused: a compression does not fit the window. Nothing was changed.
+            Refused: a compression does not fit the window.
             EntryNotFound: an entry to pin or unpin is not active.
             InvalidInput: the session was opened before.
         """
         window = self.window
+        for unfolding in unfoldings:
+            window.remove(unfolding.made)
+            for run in unfolding.hidden:
+                window.insert(priced(run, price))
         match record:
             case Added(entry):
                 window.add(msgspec.structs.replace(entry, seq=seq), price(entry))
@@ -93,13 +101,8 @@ class LogState:
                 raise InvalidInput("the session was opened before")
             case Compressed():
                 _compress(window, seq, record, price)
-            case Undone() | Deleted():
-                for unfolding in unfoldings:
-                    window.remove(unfolding.made)
-                    for run in unfolding.hidden:
-                        window.insert(priced(run, price))
-                if isinstance(record, Deleted):
-                    window.remove(record.ids)
+            case Deleted():
+                window.remove(record.ids)
             case Pinned():
                 window.pin(record.entry_id, record.on)
             case Cleared():
@@ -123,7 +126,8 @@ def _compress(window: Window, seq: int, record: Compressed, price: Price) -> Non
 def _runs(window: Window, record: Compressed) -> list[tuple[int, int]]:
     """Return (start, number of the replacement) of each run, in the window's order.
 
-    Raises `Refused` unless every run is active, contiguous, unpinned and disjoint from the others.
+    Raises `Refused` unless every run is active, contiguous, unpinned and disjoint from the others. Pinned
+    entries may be retracted.
     """
     runs = []
     for number, item in enumerate(record.replacements):
@@ -138,19 +142,20 @@ def _runs(window: Window, record: Compressed) -> list[tuple[int, int]]:
     runs.sort()
     done = 0
     for start, number in runs:
-        ids = record.replacements[number].ids
+        replacement = record.replacements[number]
         if start < done:
-            raise Refused(f"two runs to be replaced overlap at entry {ids[0]}")
-        done = start + len(ids)
-        _check_run(window.items[start:done], ids)
+            raise Refused(f"two runs to be replaced overlap at entry {replacement.ids[0]}")
+        done = start + len(replacement.ids)
+        _check_run(window.items[start:done], replacement)
     return runs
 
 
-def _check_run(run: Sequence[WindowItem], ids: Sequence[str]) -> None:
+def _check_run(run: Sequence[WindowItem], replacement: Replacement) -> None:
+    ids = replacement.ids
     for item, entry_id in zip(run, ids, strict=False):
         if item.entry.id != entry_id:
             raise Refused(f"the run to be replaced is not contiguous at entry {entry_id}")
-        if item.pinned:
+        if item.pinned and replacement.method != "retract":
             raise Refused(f"entry {entry_id} is pinned")
     if len(run) != len(ids):
         raise Refused(f"the run to be replaced goes beyond the window at entry {ids[len(run)]}")
@@ -178,7 +183,7 @@ class History:
         self._begin_era()
 
     def _begin_era(self) -> None:
-        self.added: dict[str, Entry] = {}
+        self.added: dict[str, Entry] = {}  # those not retracted, in log order
         self.compressions: dict[str, Compressed] = {}  # those in force, in log order
         self._seqs: dict[str, int] = {}  # compression -> its place in the log
         self._undone: dict[str, int] = {}  # compression -> the seq of its undo
@@ -212,13 +217,14 @@ class History:
 
     def apply(self, seq: int, record: Record) -> None:
         """Take the next record of the log."""
-        hidden = self._to_hide(record) if isinstance(record, Compressed) else []
         covering = self.unfolded_by(record)
+        hidden = self._to_hide(record, covering) if isinstance(record, Compressed) else []
         self.state.apply(seq, record, unfoldings=list(map(self._unfolding, covering)))
         for name in covering:
             self._forget(name)
         match record:
             case Added(entry):
+                self._release(entry.id)
                 self.added[entry.id] = self.items[-1].entry
             case Compressed():
                 self._hide(seq, record, hidden)
@@ -227,6 +233,8 @@ class History:
             case Deleted():
                 for name in record.ids:
                     self.added.pop(name, None)
+                    self._release(name)
+                self._delete_retracted(record.ids)
             case Cleared():
                 self._begin_era()
 
@@ -235,33 +243,53 @@ class History:
         return [self._unfolding(name) for name in self.unfolded_by(record)]
 
     def unfolded_by(self, record: Record) -> list[str]:
-        """Return the ids of the compressions that an undo or a deletion dissolves, the outermost first.
+        """Return the ids of the compressions that a record dissolves, the outermost first.
+
+        An undo names one; a deletion and a retraction dissolve all that cover one of their entries.
 
         Raises `Refused` or `EntryNotFound`, as `undo_compression` does, for an undo that is impossible.
         """
         if isinstance(record, Undone):
             self.check_undo(record.compression_id)
             return [record.compression_id]
-        due = list(record.ids) if isinstance(record, Deleted) else []
+        due = list(record.ids) if isinstance(record, Deleted) else ids_retracted_by(record)
         covering: set[str] = set()
         while due:
-            hider = self._hider.get(due.pop())
-            if hider is not None and hider not in covering:
+            name = due.pop()
+            hider = self._hider.get(name)
+            # A deletion of a retracted entry leaves the other entries of the retraction as they are.
+            if hider is not None and hider not in covering and not self.is_retracted(name):
                 covering.add(hider)
                 due += self._made_by(hider)
         return sorted(covering, key=self._seqs.__getitem__, reverse=True)
 
-    def lost(self, ids: Iterable[str]) -> tuple[int, int]:
-        """Return the number of entries and of tokens that the era loses by a deletion."""
-        lost = [self.added[name].token_count.tokens for name in set(ids) & self.added.keys()]
-        return len(lost), sum(lost)
+    def completed(self, record: R) -> R:
+        """Return the next record with the entries and tokens by which it changes the era's totals."""
+        match record:
+            case Deleted():
+                lost = self._among_added(record.ids)
+                return msgspec.structs.replace(record, entries=len(lost), tokens=_tokens(lost))
+            case Compressed():
+                lost = self._among_added(ids_retracted_by(record))
+                return msgspec.structs.replace(record, lost_tokens=_tokens(lost))
+            case Undone():
+                back = self.retracted_by(record.compression_id)
+                ids = tuple(entry.id for entry in back)
+                return msgspec.structs.replace(record, restored=ids, restored_tokens=_tokens(back))
+        return record
+
+    def _among_added(self, ids: Iterable[str]) -> list[Entry]:
+        return [self.added[name] for name in set(ids) & self.added.keys()]
 
     # ------------------------------------------------------------ questions
 
     def check_undo(self, compression_id: str) -> None:
         """Raise `EntryNotFound` or `Refused`, as `undo_compression` does, if the undo is impossible."""
         window = self.state.window
-        for item in self._in_force(compression_id).replacements:
+        record = self._in_force(compression_id)
+        if ids_retracted_by(record):
+            self._check_restore(compression_id)
+        for item in record.replacements:
             if item.entry is None:
                 continue
             active = window.find(item.entry.id)
@@ -273,6 +301,18 @@ class History:
                 )
             if active.pinned:
                 raise Refused(f"replacement {item.entry.id} is pinned: unpin it before the undo")
+
+    def _check_restore(self, retraction: str) -> None:
+        """Raise `EntryNotFound` or `Refused` unless each entry of a retraction can come back."""
+        entries = self.retracted_by(retraction)
+        if not entries:
+            raise EntryNotFound(f"every entry that {retraction} retracted was deleted")
+        for entry in entries:
+            if self._hider.get(entry.id) != retraction:
+                raise Refused(
+                    f"entry {entry.id} was added again after {retraction} retracted it, so the retraction "
+                    f"cannot be undone; get_entry returns the retracted one as {entry.address}"
+                )
 
     def outermost(self, entry_id: str) -> str | None:
         """Return the compression that hides an entry and is not hidden itself; None for an active entry."""
@@ -302,7 +342,7 @@ class History:
             )
         raise EntryNotFound(
             f"no compression {compression_id!r} is in force in this session: "
-            "it is unknown, or was cleared away or unfolded by a deletion"
+            "it is unknown, or was cleared away or unfolded by a deletion or retraction"
         )
 
     def _made_by(self, compression_id: str) -> tuple[str, ...]:
@@ -311,10 +351,11 @@ class History:
         return tuple(item.entry.id for item in items if item.entry is not None)
 
     def latest(self) -> str:
-        """Return the newest compression that can be undone."""
-        if not self.compressions:
-            raise EntryNotFound("there is no compression to undo in this session")
-        return next(reversed(self.compressions))
+        """Return the newest compression that can be undone. A retraction is undone by its id alone."""
+        for name, record in reversed(self.compressions.items()):
+            if not ids_retracted_by(record):
+                return name
+        raise EntryNotFound("there is no compression to undo in this session")
 
     def folded_into(self, compression_id: str) -> tuple[str, ...]:
         """Return the compressions that replaced entries of this one, in log order."""
@@ -349,15 +390,25 @@ class History:
             for item in record.replacements:
                 speaker = speaker_of(item)
                 known = found.get(speaker or "", (item.method, speaker))
-                found.update(dict.fromkeys(item.ids, known))
+                # An id that was retracted may be that of another entry now.
+                own = [name for name in item.ids if self._hider.get(name) == record.id]
+                found.update(dict.fromkeys(own, known))
         return found
+
+    def is_retracted(self, entry_id: str) -> bool:
+        """Return whether an entry is retracted."""
+        return self.method_of(entry_id) == "retract"
+
+    def newest_hiding(self, ids: Iterable[str]) -> Compressed:
+        """Return the newest of the compressions in force that hide one of these hidden entries."""
+        return self.compressions[max(map(self._hider.__getitem__, ids), key=self._seqs.__getitem__)]
 
     def hider(self, entry_id: str) -> str | None:
         """Return the compression in force that took an entry out of the window, if any."""
         return self._hider.get(entry_id)
 
     def entries(self) -> list[Entry]:
-        """Return every added entry of the era in log order, with its pin and its replacement."""
+        """Return the added entries of the era in log order, without retracted ones."""
         pinned = {item.entry.id for item in self.items if item.pinned}
         shown = self.shown()
         return [
@@ -400,13 +451,22 @@ class History:
 
     # ------------------------------------------------------------ steps
 
-    def _to_hide(self, record: Compressed) -> list[list[WindowItem]]:
-        """Return the active items of each run of a compression."""
+    def _to_hide(self, record: Compressed, covering: Sequence[str]) -> list[list[WindowItem]]:
+        """Return the items of each run of a compression that are active once `covering` is unfolded."""
         if record.id in self.compressions:
             raise InvalidInput(f"compression {record.id} is in the log twice")
-        find = self.state.window.find
-        runs = [[find(name) for name in each.ids] for each in record.replacements]
-        return [[item for item in run if item is not None] for run in runs]
+        for name in ids_retracted_by(record):
+            if name not in self.added:
+                raise Refused(f"{name} cannot be retracted: it is no added entry of this era")
+        if tuple(covering) != record.unfolds:
+            raise Refused(f"it unfolds {covering}, not {list(record.unfolds)}")
+        runs = [run for name in covering for run in self._hidden[name]]
+        behind = {item.entry.id: item for run in runs for item in run}
+        found = [
+            [self.state.window.find(name) or behind.get(name) for name in each.ids]
+            for each in record.replacements
+        ]
+        return [[item for item in run if item is not None] for run in found]
 
     def _hide(self, seq: int, record: Compressed, hidden: list[list[WindowItem]]) -> None:
         self.compressions[record.id] = record
@@ -416,21 +476,50 @@ class History:
             for entry_id in item.ids:
                 self._hider[entry_id] = record.id
                 self._replaced_by[entry_id] = item
+                if item.method == "retract":
+                    del self.added[entry_id]
             speaker = speaker_of(item)
             if speaker is not None:
                 self._speaks_for.setdefault(speaker, []).extend(item.ids)
 
     def _forget(self, compression_id: str) -> None:
+        if restored := self.retracted_by(compression_id):
+            entries = sorted([*self.added.values(), *restored], key=lambda entry: entry.seq)
+            self.added = {entry.id: entry for entry in entries}
         del self._seqs[compression_id]
         for item in self.compressions.pop(compression_id).replacements:
             self._speaks_for.pop(speaker_of(item) or "", None)
             for entry_id in item.ids:
-                del self._hider[entry_id]
-                del self._replaced_by[entry_id]
+                self._release(entry_id)
         del self._hidden[compression_id]
+
+    def _release(self, entry_id: str) -> None:
+        """Forget what hides the entry with this id."""
+        self._hider.pop(entry_id, None)
+        self._replaced_by.pop(entry_id, None)
+
+    def retracted_by(self, compression_id: str) -> list[Entry]:
+        """Return the entries that a retraction in force retracted, without those deleted since."""
+        record = self.compressions.get(compression_id)
+        if record is None or not ids_retracted_by(record):
+            return []
+        return [item.entry for run in self._hidden[compression_id] for item in run]
+
+    def _delete_retracted(self, ids: Sequence[str]) -> None:
+        """Remove deleted entries from the retractions, which would restore them."""
+        for name, record in self.compressions.items():
+            if ids_retracted_by(record):
+                self._hidden[name] = [
+                    [item for item in run if item.entry.id not in ids] for run in self._hidden[name]
+                ]
 
     def _unfolding(self, compression_id: str) -> Unfolding:
         return Unfolding(self._made_by(compression_id), self._hidden[compression_id])
+
+
+def _tokens(entries: Iterable[Entry]) -> int:
+    """Return the tokens of entries as they were counted when they were recorded."""
+    return sum(map(own_count, entries))
 
 
 def speaker_of(item: Replacement) -> str | None:

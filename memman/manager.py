@@ -489,6 +489,25 @@ class MemoryManager:
         """
         return self._runtime.run(self._methods.undo_compression(session_id, compression_id))
 
+    def retract(self, session_id: str, ids: Sequence[str], *, reason: str = "") -> str:
+        """Hide added entries of the current era, pinned ones too, and return the compression's id.
+
+        Contexts, `get_entries` and totals no longer include them; the log, exports and `get_entry` do.
+        `undo_compression` with the returned id brings them back. Until then their ids are free: an entry
+        added with one of them is a new entry, and the retraction can no longer be undone. Compressions that
+        cover a retracted entry are unfolded: the window may then be over its limit until the next add
+        compresses it.
+
+        Args:
+            session_id: must exist.
+            ids: entries that are retracted already stay so; if all are, the id of the newest of their
+                retractions is returned.
+            reason: why, for the log and the event `compressed`.
+
+        Raises `EntryNotFound` for an unknown or deleted entry; nothing was changed then.
+        """
+        return self._runtime.run(self._methods.retract(session_id, ids, reason=reason))
+
     def pin(self, session_id: str, entry_id: str) -> None:
         """Pin an active entry: no compression replaces it."""
         self._runtime.run(self._methods.pin(session_id, entry_id))
@@ -558,9 +577,13 @@ class MemoryManager:
         """Return the entries of the window in order, with summaries and stubs."""
         return self._runtime.run(self._methods.get_active_entries(session_id))
 
-    def get_entries(self, session_id: str) -> list[Entry]:
-        """Return the added entries of the current era in log order, also compressed ones."""
-        return self._runtime.run(self._methods.get_entries(session_id))
+    def get_entries(self, session_id: str, *, last: int | None = None) -> list[Entry]:
+        """Return the added entries of the current era in log order: compressed ones too, no retracted ones.
+
+        `last` limits them to the newest, so many; if these are in the window, only the end of the log is
+        read.
+        """
+        return self._runtime.run(self._methods.get_entries(session_id, last=last))
 
     def get_messages(
         self, session_id: str, *, format: FormatName | str | None = None, last: int | None = None

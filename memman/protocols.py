@@ -89,7 +89,9 @@ class Store(Protocol):
         """Append records atomically; a record whose id is known keeps its first seq.
 
         After a clear the ids of entries are free again: an `Added` is new if its id is only in an earlier
-        era. The ids of replacements count as known, too.
+        era. So is the id of a retracted entry: an `Added` is new if the newest record that names its id
+        retracts it (`records.ids_retracted_by`); an undo or a deletion names it again. The ids of
+        replacements count as known, too.
 
         Raises `StoreConflict` if `expect_head` is given and is not the head.
         """
@@ -169,8 +171,9 @@ class SupportsFind(Protocol):
     ) -> MaybeAwaitable[Sequence[tuple[int, Record]]]:
         """Return every record that names one of these ids, of any era, in log order.
 
-        These are the records with such an id, the compressions that made or hid such an entry, and the
-        deletions of one (`records.ids_made_by` and `records.ids_hidden_by`).
+        These are the records with such an id, the compressions that made or hid such an entry, the
+        deletions of one, and the undos that restored a retracted one (`records.ids_made_by` and
+        `records.ids_moved_by`).
         """
 
 

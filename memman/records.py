@@ -17,8 +17,11 @@ from memman.errors import InvalidInput
 
 LEAST_RATIO, MOST_RATIO = 0.5, 3.0  # of reported to counted tokens; others come from an error
 
-ReplacementMethod = Literal["summary", "digest", "stub", "fold", "clip", "drop"]
-"""The replacement of a run: a model's summary, a digest, a stub, a note of a repeat, a clip or nothing."""
+ReplacementMethod = Literal["summary", "digest", "stub", "fold", "clip", "drop", "retract"]
+"""The replacement of a run: a model's summary, a digest, a stub, a note of a repeat, a clip or nothing.
+
+"drop" is nothing, to save room; "retract" is nothing, because the caller took the entries back.
+"""
 
 
 class Replacement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -127,7 +130,9 @@ class Added(msgspec.Struct, frozen=True, gc=False, tag="added", tag_field="kind"
 class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind", kw_only=True):
     """Runs of the window were replaced; `tokens_before` and `tokens_after` are the whole window's.
 
-    `settings` is an observation, as in `Opened`.
+    `settings` is an observation, as in `Opened`. If the caller retracted entries, every replacement has the
+    method "retract". Then `unfolds` are the compressions that covered one of them, the outermost first;
+    they are dissolved. The era's totals lost these entries and `lost_tokens`.
     """
 
     id: str
@@ -138,14 +143,21 @@ class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind"
     tokens_after: int
     cost: Cost = NO_COST
     settings: SettingsInEffect = NOT_OBSERVED
+    unfolds: tuple[str, ...] = ()
+    lost_tokens: int = 0
 
 
 class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind", kw_only=True):
-    """A compression was undone: the entries that it replaced are in the window again."""
+    """A compression was undone: the entries that it replaced are in the window again.
+
+    Of a retraction, `restored` are these entries; the era's totals have them and `restored_tokens` again.
+    """
 
     id: str
     at: datetime
     compression_id: str
+    restored: tuple[str, ...] = ()
+    restored_tokens: int = 0
 
 
 class Pinned(msgspec.Struct, frozen=True, tag="pinned", tag_field="kind", kw_only=True):
@@ -263,11 +275,11 @@ def decode(payload: bytes) -> Record:
 class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a session besides its window: the fold of its records that needs no history.
 
-    `entries`, `tokens` and `cost` are the era's totals; `cost` includes undone compressions. `era` is the
-    seq of the last clear. `learned` has the calibration of each model. `observed` are the settings in
-    effect when the session was opened or last compressed. `undone` has the totals of tokens and entries at
-    the newest undo; None if a compression came after it. `untrusted` names the settings that come from an
-    import.
+    `entries`, `tokens` and `cost` are the era's totals; retracted entries do not count, undone compressions
+    do. `era` is the seq of the last clear. `learned` has the calibration of each model. `observed` are the
+    settings in effect when the session was opened or last compressed. `undone` has the totals of tokens and
+    entries at the newest undo; None if a compression came after it. `untrusted` names the settings that
+    come from an import.
     """
 
     entries: int = 0
@@ -285,6 +297,9 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def after(self, seq: int, record: Record) -> SessionTotals:
         """Return the totals after `record`, which is at `seq`."""
+        entries, tokens = _lost_by(record)
+        if entries:
+            return self._without(entries, tokens)
         match record:
             case Opened():
                 return msgspec.structs.replace(self, nonce=record.nonce, observed=record.settings)
@@ -294,15 +309,6 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
                     entries=self.entries + 1,
                     tokens=self.tokens + entry.token_count.tokens,
                     last_counted_at=entry.timestamp,
-                )
-            case Deleted():
-                return msgspec.structs.replace(
-                    self,
-                    entries=self.entries - record.entries,
-                    tokens=self.tokens - record.tokens,
-                    # The entries added since the undo stay the same.
-                    undone=self.undone
-                    and (self.undone[0] - record.tokens, self.undone[1] - record.entries),
                 )
             case Compressed():
                 cost = self.cost.plus(record.cost)
@@ -330,6 +336,26 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
                 return msgspec.structs.replace(self, usage=record, learned=learned)
         return self
 
+    def _without(self, entries: int, tokens: int) -> SessionTotals:
+        """Return the totals without so many entries and tokens of the era."""
+        # The entries added since the undo stay the same.
+        undone = self.undone and (self.undone[0] - tokens, self.undone[1] - entries)
+        return msgspec.structs.replace(
+            self, entries=self.entries - entries, tokens=self.tokens - tokens, undone=undone
+        )
+
+
+def _lost_by(record: Record) -> tuple[int, int]:
+    """Return the entries and tokens that the era loses by a record; negative ones come back."""
+    match record:
+        case Deleted():
+            return record.entries, record.tokens
+        case Compressed():
+            return len(ids_retracted_by(record)), record.lost_tokens
+        case Undone():
+            return -len(record.restored), -record.restored_tokens
+    return 0, 0
+
 
 def trusting(record: Record, trusted: bool = True) -> Record:
     """Return the record with its settings trusted or not; any other record as it is."""
@@ -344,11 +370,23 @@ def ids_made_by(record: Record) -> list[str]:
     return [record.id, *(item.entry.id for item in replacements if item.entry is not None)]
 
 
-def ids_hidden_by(record: Record) -> list[str]:
-    """Return the ids of the entries that a record removed from the window by name."""
-    if isinstance(record, Compressed):
-        return [name for item in record.replacements for name in item.ids]
-    return list(record.ids) if isinstance(record, Deleted) else []
+def ids_moved_by(record: Record) -> list[str]:
+    """Return the ids of the entries that a record removed from the window, or restored to it, by name."""
+    match record:
+        case Compressed():
+            return [name for item in record.replacements for name in item.ids]
+        case Deleted():
+            return list(record.ids)
+        case Undone():
+            return list(record.restored)
+    return []
+
+
+def ids_retracted_by(record: Record) -> list[str]:
+    """Return the ids of the entries that a record retracted: they are free until it is undone."""
+    if not isinstance(record, Compressed):
+        return []
+    return [name for item in record.replacements if item.method == "retract" for name in item.ids]
 
 
 def tombstone(record: Record, ids: frozenset[str]) -> Record:

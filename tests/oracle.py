@@ -29,6 +29,8 @@ class Oracle:
         self.era: list[str] = []
         self.deleted: set[str] = set()
         self.compressions: dict[str, Compressed] = {}
+        # Retraction -> (position, type, pinned) of each entry that its undo restores.
+        self.retractions: dict[str, dict[str, tuple[int, str, bool]]] = {}
 
     @classmethod
     def of(cls, log: Iterable[tuple[int, Record]]) -> Oracle:
@@ -85,8 +87,12 @@ class Oracle:
                 self.era.append(entry.id)
                 if entry.pinned:
                     self.pins.add(entry.id)
+            case Compressed() if any(item.method == "retract" for item in record.replacements):
+                self._retract(record)
             case Compressed():
                 self._compress(record)
+            case Undone() if record.compression_id in self.retractions:
+                self._restore(record)
             case Undone():
                 assert record.compression_id in self.compressions, "undone, but not in force"
                 self._unfold(record.compression_id)
@@ -100,6 +106,7 @@ class Oracle:
                 self.active.clear()
                 self.pins.clear()
                 self.compressions.clear()
+                self.retractions.clear()
                 for name in self.era:  # their ids are free again
                     del self.positions[name]
                 self.era.clear()
@@ -123,6 +130,33 @@ class Oracle:
                 self._add(item.entry.id, self.positions[run[0]], item.entry.type)
         self.compressions[record.id] = record
 
+    def _retract(self, record: Compressed) -> None:
+        before = set(self.compressions)
+        kept = {}
+        for name in [name for item in record.replacements for name in item.ids]:
+            assert name in self.era, "retracted, but no entry of the era"
+            self._uncover(name)
+            self.era.remove(name)
+            self.active.remove(name)
+            kept[name] = self.positions.pop(name), self.types[name], name in self.pins
+            self.pins.discard(name)
+        assert before - set(self.compressions) == set(record.unfolds)
+        self.retractions[record.id] = kept
+
+    def _restore(self, record: Undone) -> None:
+        kept = self.retractions.pop(record.compression_id)
+        assert set(record.restored) == set(kept)
+        for name, (position, kind, pinned) in kept.items():
+            self._add(name, position, kind)
+            self.era.append(name)
+            if pinned:
+                self.pins.add(name)
+        self.era.sort(key=self.positions.__getitem__)
+
+    def retracted(self) -> set[str]:
+        """Return the retracted entries whose ids are not in use."""
+        return {name for kept in self.retractions.values() for name in kept} - set(self.era)
+
     def _unfold(self, compression_id: str) -> None:
         for item in self.compressions.pop(compression_id).replacements:
             if item.entry is not None:
@@ -132,15 +166,21 @@ class Oracle:
             self.active.update(name for name in item.ids if name not in self.deleted)
 
     def _delete(self, name: str) -> None:
+        self._uncover(name)
+        self.active.discard(name)
+        self.pins.discard(name)
+        self.deleted.add(name)
+        self.positions.setdefault(name, 0)  # its id is never free again
+        for kept in self.retractions.values():
+            kept.pop(name, None)
+        if name in self.era:
+            self.era.remove(name)
+
+    def _uncover(self, name: str) -> None:
         while name not in self.active and (outer := self._outermost(name)):
             for item in self.compressions[outer].replacements:
                 self.pins.discard(item.entry.id if item.entry else "")
             self._unfold(outer)
-        self.active.discard(name)
-        self.pins.discard(name)
-        self.deleted.add(name)
-        if name in self.era:
-            self.era.remove(name)
 
     def _outermost(self, name: str) -> str | None:
         """Return the compression that hides `name` and is not itself hidden."""

@@ -191,7 +191,7 @@ def checked(state: SessionState, counter: Recount) -> Imported:
         raise StateError(_first(problems))
     clean = [record for _, record in _erased(list(enumerate(records, 1)))]
     recounted = _recounted(clean, counter)
-    return Imported(_with_losses(recounted), tuple(checker.window()), checker.floor)
+    return Imported(_completed(recounted), tuple(checker.window()), checker.floor)
 
 
 def records_of(state: SessionState) -> tuple[Record, ...]:
@@ -274,12 +274,12 @@ def _recounted(records: Sequence[Record], counter: Recount) -> list[Record]:
     return [with_entry(record, recounted) for record in records]
 
 
-def _with_losses(records: Sequence[Record]) -> tuple[Record, ...]:
-    """Return the records with the losses of each deletion computed here."""
+def _completed(records: Sequence[Record]) -> tuple[Record, ...]:
+    """Return the records with their changes of the totals computed here."""
     checker = LogChecker()
     completed: list[Record] = []
     for seq, record in enumerate(records, 1):
-        completed.append(checker.with_losses(record))
+        completed.append(checker.history.completed(record))
         checker.take(seq, completed[-1])
     return tuple(completed)
 

@@ -88,7 +88,7 @@ class ArchiveImport:
         if reader.faults:
             return False
         try:
-            record = checker.with_losses(self._counted(seq, record))
+            record = checker.history.completed(self._counted(seq, record))
             checker.take(seq, with_entry(record, blank))  # texts would fill the memory
         except (Refused, EntryNotFound, InvalidInput) as error:
             reader.faults.add(seq + 1, f"{type(record).__name__}: {error}")

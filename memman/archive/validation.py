@@ -49,13 +49,6 @@ class FoldedLog:
         if isinstance(record, SHAPES):
             self.floor = seq
 
-    def with_losses(self, record: Record) -> Record:
-        """Return the next record; a deletion with the entries and tokens that the era loses by it."""
-        if not isinstance(record, Deleted):
-            return record
-        entries, tokens = self.history.lost(record.ids)
-        return msgspec.structs.replace(record, entries=entries, tokens=tokens)
-
     def window(self) -> list[StoredItem]:
         """Return the window up to `floor`, for a commit of the whole log: 0 is its first record."""
         return [
@@ -105,6 +98,7 @@ def check_record(record: Record) -> None:
         for entry in entries_of(record):
             _check_entry(entry)
         _check_speakers(record)
+        _check_retraction(record)
         cost = record.cost
         _check_tokens(record.tokens_before, record.tokens_after, cost.calls)
         _check_tokens(cost.input_tokens, cost.output_tokens)
@@ -187,6 +181,14 @@ def _check_tokens(*numbers: int) -> None:
 def _check_observed(settings: SettingsInEffect) -> None:
     limits = (settings.max_tokens, settings.max_entries, settings.target_tokens)
     _check_tokens(*[limit for limit in limits if limit is not None])
+
+
+def _check_retraction(record: Compressed) -> None:
+    """Raise `InvalidInput` for a record that is neither a plain compression nor a plain retraction."""
+    made = any(item.entry is not None or item.into is not None for item in record.replacements)
+    retracts = [item.method == "retract" for item in record.replacements]
+    if any(retracts) and (made or not all(retracts)):
+        raise InvalidInput("a retraction replaces entries by nothing, and does nothing else")
 
 
 def _check_speakers(record: Compressed) -> None:

@@ -130,7 +130,7 @@ class PlannedEntry(msgspec.Struct, frozen=True, gc=False):
     entry_id: str
     type: str
     tokens: int
-    action: Literal["keep", "summary", "digest", "stub", "fold", "clip", "drop"]
+    action: Literal["keep"] | ReplacementMethod
     tokens_after: int
     reason: str
 

@@ -151,6 +151,24 @@ def check_message_ids(ids: Any, messages: int) -> list[str | None]:
     return [None if given is None else check_id(given, "ids") for given in ids]
 
 
+def check_last(last: Any) -> int | None:
+    """Return the number of the newest entries or messages that are wanted, None for all.
+
+    Raises `InvalidInput` for anything else.
+    """
+    if last is not None and (type(last) is not int or last < 0):
+        raise InvalidInput(f"last must be a number, at least 0, or None, not {safe_repr(last, 60)}")
+    return last
+
+
+def check_entry_ids(ids: Any) -> list[str]:
+    """Return a list of entry ids; one id is a list of one. Raises `InvalidInput` for anything else."""
+    wanted = [ids] if isinstance(ids, str) else ids
+    if not isinstance(wanted, Sequence) or not all(isinstance(name, str) for name in wanted):
+        raise InvalidInput(f"ids must be a list of entry ids, not {safe_repr(ids, 60)}")
+    return [check_text(name, "ids") for name in wanted]
+
+
 def check_on_conflict(on_conflict: str) -> None:
     """Raise `InvalidInput` unless it is one of the three words."""
     if on_conflict not in ("fail", "skip", "new_session"):

@@ -17,7 +17,9 @@ from memman.compression import CompressionPlan
 from memman.config import MemoryConfig
 from memman.core.arguments import (
     check_adding,
+    check_entry_ids,
     check_goal,
+    check_last,
     check_message_ids,
     check_on_conflict,
     check_switch,
@@ -417,6 +419,29 @@ class AsyncMethods:
             compression_id = check_id(compression_id, "compression_id")
         return await (await self._core.sessions.existing(session_id)).undo(compression_id)
 
+    async def retract(self, session_id: str, ids: Sequence[str], *, reason: str = "") -> str:
+        """Hide added entries of the current era, pinned ones too, and return the compression's id.
+
+        Contexts, `get_entries` and totals no longer include them; the log, exports and `get_entry` do.
+        `undo_compression` with the returned id brings them back. Until then their ids are free: an entry
+        added with one of them is a new entry, and the retraction can no longer be undone. Compressions that
+        cover a retracted entry are unfolded: the window may then be over its limit until the next add
+        compresses it.
+
+        Args:
+            session_id: must exist.
+            ids: entries that are retracted already stay so; if all are, the id of the newest of their
+                retractions is returned.
+            reason: why, for the log and the event `compressed`.
+
+        Raises `EntryNotFound` for an unknown or deleted entry; nothing was changed then.
+        """
+        names = check_entry_ids(ids)
+        if not names:
+            raise InvalidInput("ids must name at least one entry to retract")
+        reason = check_text(reason, "reason")
+        return await (await self._core.sessions.existing(session_id)).retract(names, reason)
+
     async def pin(self, session_id: str, entry_id: str) -> None:
         """Pin an active entry: no compression replaces it."""
         entry_id = check_id(entry_id, "entry_id")
@@ -435,10 +460,7 @@ class AsyncMethods:
 
         Raises `EntryNotFound` for an unknown id; nothing was changed then.
         """
-        wanted = [ids] if isinstance(ids, str) else ids
-        if not isinstance(wanted, Sequence) or not all(isinstance(name, str) for name in wanted):
-            raise InvalidInput(f"ids must be a list of entry ids, not {safe_repr(ids, 60)}")
-        names = [check_text(name, "ids") for name in wanted]
+        names = check_entry_ids(ids)
         await (await self._core.sessions.existing(session_id)).delete(names)
 
     # ------------------------------------------------------------ reading
@@ -501,9 +523,14 @@ class AsyncMethods:
         """Return the entries of the window in order, with summaries and stubs."""
         return await (await self._core.sessions.existing(session_id)).active_entries()
 
-    async def get_entries(self, session_id: str) -> list[Entry]:
-        """Return the added entries of the current era in log order, also compressed ones."""
-        return await (await self._core.sessions.existing(session_id)).entries()
+    async def get_entries(self, session_id: str, *, last: int | None = None) -> list[Entry]:
+        """Return the added entries of the current era in log order: compressed ones too, no retracted ones.
+
+        `last` limits them to the newest, so many; if these are in the window, only the end of the log is
+        read.
+        """
+        last = check_last(last)
+        return await (await self._core.sessions.existing(session_id)).entries(last)
 
     async def get_messages(
         self,
@@ -521,8 +548,7 @@ class AsyncMethods:
             format: as in `build_context`; messages that were added in another format are converted.
             last: how many of the newest messages to return; all by default.
         """
-        if last is not None and (isinstance(last, bool) or not isinstance(last, int) or last < 0):
-            raise InvalidInput(f"last must be a number of messages, not {safe_repr(last, 60)}")
+        last = check_last(last)
         core = self._core
         form = core.resolver.format_named(core.shared.format if format is None else format)
         return await (await core.sessions.existing(session_id)).messages(form, last)

@@ -80,12 +80,19 @@ def compare(log: LogHistory, compression_id: str) -> Comparison:
         values=survival.values,
         values_kept=survival.kept,
         survival=survival.kept / survival.values if survival.values else 1.0,
-        replacements=tuple(_compared(each, fold.history) for each in survival.replacements),
+        replacements=tuple(
+            _compared(each, fold.history, compression_id) for each in survival.replacements
+        ),
     )
 
 
-def _compared(survived: SurvivingValues, history: History) -> ComparedReplacement:
-    originals = tuple(history.originals(survived.ids))
+def _compared(
+    survived: SurvivingValues, history: History, compression_id: str
+) -> ComparedReplacement:
+    retracted = [
+        entry for entry in history.retracted_by(compression_id) if entry.id in survived.ids
+    ]
+    originals = tuple(retracted or history.originals(survived.ids))
     last = {value: entry.seq for entry in originals for value in exact_values(entry.text)}
     made = survived.item.entry
     active = None if made is None else history.state.window.find(made.id)

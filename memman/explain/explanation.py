@@ -75,7 +75,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     shares: Shares
 
     def __str__(self) -> str:
-        last = self.compressions[-1] if self.compressions else None
+        compressions = [each for each in self.compressions if "retract" not in each.replaced]
+        last = compressions[-1] if compressions else None
         lines = [
             f"session {self.session_id}: {_size(self.trigger)}",
             f"now: {self.reason}",

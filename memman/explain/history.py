@@ -21,12 +21,20 @@ from memman.records import (
     Record,
     ReplacementMethod,
     Undone,
-    ids_hidden_by,
+    ids_moved_by,
     summary_in,
 )
 
 EntryState = Literal[
-    "active", "stubbed", "folded", "clipped", "summarised", "dropped", "deleted", "cleared"
+    "active",
+    "stubbed",
+    "folded",
+    "clipped",
+    "summarised",
+    "dropped",
+    "retracted",
+    "deleted",
+    "cleared",
 ]
 _AFTER_ALL = 1 << 62  # greater than any seq
 CompressionState = Literal["in force", "folded", "undone", "unfolded", "cleared"]
@@ -38,6 +46,7 @@ _STATES: dict[ReplacementMethod, EntryState] = {
     "fold": "folded",
     "clip": "clipped",
     "drop": "dropped",
+    "retract": "retracted",
 }
 
 
@@ -47,7 +56,7 @@ class EntryStatus(msgspec.Struct, frozen=True, kw_only=True):
     `state` follows the entry that represents it in the window: a stub that was summarised later makes its
     original "summarised". `compression_id` is the compression that took the entry out of the window.
     `shown_by`, `shown_at` and `shown_address` are the id, the place in the log and the address of the entry
-    that represents it: itself while it is active, None if it was dropped. `undone` lists the undone
+    that represents it: itself while it is active, None if there is none. `undone` lists the undone
     compressions that had replaced it. `retrievable` is true if `get_entry` still returns the original.
     """
 
@@ -70,7 +79,7 @@ class CompressionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `replaced` counts the replaced entries by method, including earlier summaries and stubs. `state` is
     "folded" if later compressions (`folded_into`) replaced its entries, and "unfolded" if a deletion
-    dissolved it. `seq` is its place in the log, and that of every entry it made.
+    or a retraction dissolved it. `seq` is its place in the log, and that of every entry it made.
     """
 
     compression_id: str
@@ -122,7 +131,9 @@ class LogHistory:
     def _take(self, seq: int, record: Record) -> None:
         in_force = list(self.history.compressions) if isinstance(record, Cleared) else []
         for name in self.history.unfolded_by(record):
-            ids = ids_hidden_by(self.compressions[name][1])
+            # Of a retraction, the entries that were not deleted since.
+            restored = record.restored if isinstance(record, Undone) else ()
+            ids = restored or ids_moved_by(self.compressions[name][1])
             self._move(seq, ids, True)
             self._ended[name] = "undone" if isinstance(record, Undone) else "unfolded"
             if isinstance(record, Undone):
@@ -134,7 +145,7 @@ class LogHistory:
                 self._add(self.history.items[-1].entry)
             case Compressed():
                 self.compressions[record.id] = seq, record
-                self._move(seq, ids_hidden_by(record), False)
+                self._move(seq, ids_moved_by(record), False)
             case Deleted():
                 self._move(seq, record.ids, False)
                 self.deleted.update(record.ids)
@@ -143,6 +154,9 @@ class LogHistory:
                 self._ended |= dict.fromkeys(in_force, "cleared")
 
     def _add(self, entry: Entry) -> None:
+        # An earlier entry with this id was retracted, or cleared away.
+        for known in (self.entries, self._moves, self._undone):
+            known.pop(entry.id, None)
         self.entries[entry.id] = entry
         by_model = entry.role == "assistant"
         if by_model and not self._answering and entry.message_id not in self._answered:
@@ -210,12 +224,10 @@ class LogHistory:
     ) -> tuple[EntryState, str | None]:
         if name in self.deleted:
             return "deleted", None
-        if name not in self.history.added:
-            return "cleared", None
-        if name not in shown:
-            return "active", name
-        method, shown_by = shown[name]
-        return _STATES[method], shown_by
+        if name in shown:
+            method, shown_by = shown[name]
+            return _STATES[method], shown_by
+        return ("active", name) if name in self.history.added else ("cleared", None)
 
     def compression_statuses(self) -> tuple[CompressionStatus, ...]:
         """Return the status of every compression, in log order."""

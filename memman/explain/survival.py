@@ -8,8 +8,8 @@ import msgspec
 
 from memman.explain.history import LogHistory
 from memman.explain.values import KeptIn, Values
-from memman.log import History, speaker_of
-from memman.records import Compressed, Record, Replacement
+from memman.log import History, own_count, speaker_of
+from memman.records import Compressed, Record, Replacement, ids_retracted_by
 
 
 class SurvivingValues(msgspec.Struct, frozen=True):
@@ -51,8 +51,8 @@ class SurvivalFold:
         self._behind: dict[str, frozenset[str]] = {}
 
     def apply(self, seq: int, record: Record) -> Survival | None:
-        """Take the next record of the log, and return the survival of a compression."""
-        if isinstance(record, Compressed):
+        """Take the next record of the log, and return the survival of a compression, not a retraction."""
+        if isinstance(record, Compressed) and not ids_retracted_by(record):
             return self.compress(seq, record)
         self.history.apply(seq, record)
         return None
@@ -61,6 +61,8 @@ class SurvivalFold:
         """Take a compression, the next record of the log, and return its survival."""
         tokens = {item.entry.id: item.tokens for item in self.history.items}
         self.history.apply(seq, record)
+        for entry in self.history.retracted_by(record.id):  # a compression may have covered it
+            tokens[entry.id] = own_count(entry)
         window = self._values.shown_in(item.entry for item in self.history.items)
         every: set[str] = set()
         kept: set[str] = set()

@@ -13,7 +13,7 @@ from memman import events
 from memman.entries import NOT_COUNTED, Entry, NewEntry, entry_of
 from memman.errors import IdConflict, StoreConflict
 from memman.ids import entry_id as id_of_entry
-from memman.records import Added, Deleted
+from memman.records import Added, Deleted, ids_moved_by, ids_retracted_by
 from memman.session.log import RETRIES, SessionLog, repeated_id
 from memman.session.outbox import Outbox
 from memman.session.shared import Shared
@@ -140,12 +140,15 @@ class Additions:
             name: item.entry for name, item in active.items() if item is not None
         }
         missing = [name for name, item in active.items() if item is None]
+        free: set[str] = set()  # of retracted entries
         for seq, record in await log.reader.naming(missing) if missing else ():
+            free.difference_update((record.id, *ids_moved_by(record)))
+            free.update(ids_retracted_by(record))
             if isinstance(record, Deleted):
                 known |= dict.fromkeys(record.ids)
             elif isinstance(record, Added) and seq > log.totals.era:
                 known[record.id] = msgspec.structs.replace(record.entry, seq=seq)
-        return known
+        return {name: entry for name, entry in known.items() if name not in free}
 
     def _redacted(
         self, new_entry: NewEntry, entry_id: str, pinned: bool, metadata: msgspec.Raw

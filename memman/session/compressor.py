@@ -39,7 +39,7 @@ from memman.errors import (
     StoreConflict,
     StoreError,
 )
-from memman.records import NO_COST, Compressed, Cost
+from memman.records import NO_COST, Compressed, Cost, ids_moved_by
 from memman.runtime import SummarizerBusy
 from memman.session.backoff import Backoff, Rest
 from memman.session.context import ContextBuilder
@@ -370,7 +370,8 @@ class Compressor:
                 tokens_after=after.tokens,
                 cost=self._log.unrecorded,  # plans that came to nothing were paid for too
                 settings=self._log.resolved.observed,
-            )
+            ),
+            given.view,
         )
         if record is None:
             return None
@@ -386,12 +387,15 @@ class Compressor:
         _log_result(result)
         return result
 
-    async def _committed(self, record: Compressed) -> Compressed | None:
+    async def _committed(self, record: Compressed, before: View) -> Compressed | None:
         """Commit a record if its replaced entries are still active, unpinned and in one run; else None.
 
         Its tokens become those of the window in which it lands: that may have changed in the meantime.
         """
         log = self._log
+        seqs = {
+            each.entry.id: each.entry.seq for group in before.groups for each in group.window_items
+        }
         for _ in range(_COMMITS):
             async with log.lock:
                 if self._shared.closed:
@@ -401,6 +405,11 @@ class Compressor:
                     state = log.after(record)
                 except Refused:
                     return None
+                found = [log.window.find(name) for name in ids_moved_by(record)]
+                if any(
+                    each is not None and each.entry.seq != seqs[each.entry.id] for each in found
+                ):
+                    return None  # an entry was retracted or cleared, and another has its id now
                 record = msgspec.structs.replace(
                     record, tokens_before=log.window.tokens, tokens_after=state.window.tokens
                 )

@@ -89,7 +89,7 @@ class _Copy:
                 self._append(record)
 
     def _append(self, record: Record) -> None:
-        record = self.log.with_losses(record)
+        record = self.log.history.completed(record)
         self.log.take(len(self.records) + 1, with_entry(record, blank))  # texts would fill memory
         self.records.append(record)
 

@@ -25,6 +25,7 @@ from memman.records import (
     Record,
     SessionTotals,
     UsageReported,
+    ids_retracted_by,
     tainted_by,
 )
 from memman.runtime import Lock
@@ -381,7 +382,8 @@ class SessionLog:
 
     def _settle_cost(self, record: Record) -> None:
         """Reset the cost of earlier attempts once it is recorded or its era is over."""
-        if isinstance(record, Compressed | Cleared):
+        recorded = isinstance(record, Compressed) and not ids_retracted_by(record)
+        if recorded or isinstance(record, Cleared):
             self.unrecorded = NO_COST
 
 

@@ -12,7 +12,14 @@ import msgspec
 from memman.entries import Entry, parse_address
 from memman.errors import EntryNotFound
 from memman.log import History, speaker_of
-from memman.records import Added, Compressed, Deleted, Record
+from memman.records import (
+    Added,
+    Compressed,
+    Deleted,
+    Record,
+    ids_moved_by,
+    ids_retracted_by,
+)
 from memman.session.log import SessionLog
 from memman.session.reader import LogReader
 from memman.window import WindowItem
@@ -21,6 +28,19 @@ from memman.window import WindowItem
 async def find_entry(wanted: str, log: SessionLog) -> Entry | None:
     """Return an entry or a replacement of any era by id or address. Under the log's lock."""
     entry_id = await _id_of(wanted, log)
+    found = await _newest(entry_id, log)
+    address = parse_address(wanted)
+    if found is None or wanted == entry_id or address is None or found.seq == address[0]:
+        return found
+    # An earlier entry with the same id: it was retracted, or cleared away.
+    record = await log.reader.at(address[0])
+    return (
+        msgspec.structs.replace(record.entry, seq=address[0]) if isinstance(record, Added) else None
+    )
+
+
+async def _newest(entry_id: str, log: SessionLog) -> Entry | None:
+    """Return the newest entry or replacement with an id."""
     item = log.window.find(entry_id)
     if item is not None:
         return shown(item)
@@ -33,6 +53,34 @@ def shown(item: WindowItem) -> Entry:
     if entry.pinned == item.pinned:
         return entry
     return msgspec.structs.replace(entry, pinned=item.pinned)
+
+
+async def newest_entries(number: int, log: SessionLog) -> list[Entry] | None:
+    """Return the newest added entries that are not retracted, so many, in log order. Under the log's lock.
+
+    Reads the log from the entry on that is so many places from the window's end. Returns None if the window
+    has fewer added entries.
+    """
+    active = [item for item in log.window.items if item.compression is None]
+    if not 0 < number <= len(active):
+        return None
+    seqs: dict[str, int] = {}
+    moved: dict[str, Record] = {}
+    for seq, record in await log.reader.records(active[-number].entry.seq - 1):
+        if seq > log.window.head:
+            break
+        if isinstance(record, Added):
+            moved.pop(record.id, None)  # a retraction of an earlier entry with this id,
+            seqs.pop(record.id, None)  # whose place is another one
+            seqs[record.id] = seq
+        moved.update(dict.fromkeys(ids_moved_by(record), record))
+    found = [await _newest(name, log) for name in seqs if not _is_gone(name, moved.get(name))]
+    return [entry for entry in found if entry is not None][-number:]
+
+
+def _is_gone(entry_id: str, mover: Record | None) -> bool:
+    """Return whether the newest record that moved an entry deleted or retracted it."""
+    return mover is not None and (isinstance(mover, Deleted) or entry_id in ids_retracted_by(mover))
 
 
 async def originals_of(items: Sequence[WindowItem], reader: LogReader) -> list[tuple[Entry, ...]]:

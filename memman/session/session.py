@@ -25,10 +25,12 @@ from memman.protocols import Format
 from memman.records import (
     Added,
     Cleared,
+    Compressed,
     Configured,
     Deleted,
     Pinned,
     Record,
+    Replacement,
     Undone,
     UsageReported,
     deleted_in,
@@ -39,7 +41,7 @@ from memman.session.backoff import Backoff
 from memman.session.compressor import Compressor
 from memman.session.context import ContextBuilder, ContextRequest
 from memman.session.log import RETRIES, SessionLog
-from memman.session.lookup import find_entry, shown
+from memman.session.lookup import find_entry, newest_entries, shown
 from memman.session.outbox import Outbox
 from memman.session.policy import AUTOMATIC, CompressionRequest
 from memman.session.shared import Shared
@@ -183,9 +185,45 @@ class Session:
                 at=self._shared.clock(),
                 compression_id=compression_id or history.latest(),
             )
-            return record, self.log.after(record, history.unfoldings(record))
+            return self._after(record, history)
 
         return (await self._change(undone)).compression_id
+
+    async def retract(self, ids: Sequence[str], reason: str) -> str:
+        """Hide added entries until the retraction is undone; return its compression's id.
+
+        Entries that are retracted already stay so. If all are, the newest of their retractions is returned.
+        """
+
+        async def retracted() -> tuple[Compressed, LogState | None]:
+            history = History.of(await self.log.era())
+            for name in ids:
+                if name not in history.added and not history.is_retracted(name):
+                    raise EntryNotFound(
+                        f"no entry {name!r} of this era to retract in session {self.id!r} "
+                        "(a replacement is taken back with undo_compression)"
+                    )
+            wanted = sorted(
+                history.added.keys() & set(ids), key=lambda name: history.added[name].seq
+            )
+            if not wanted:
+                return history.newest_hiding(ids), None
+            replacements = tuple(Replacement((name,), None, "retract") for name in wanted)
+            window = self.log.window
+            record = Compressed(
+                id=self._shared.new_id(),
+                at=self._shared.clock(),
+                replacements=replacements,
+                reason=f"retracted: {reason}" if reason else "retracted",
+                tokens_before=window.tokens,
+                tokens_after=0,
+            )
+            record = msgspec.structs.replace(record, unfolds=tuple(history.unfolded_by(record)))
+            record, state = self._after(record, history)
+            return msgspec.structs.replace(record, tokens_after=state.window.tokens), state
+
+        self.compressor.forget_parts()
+        return (await self._change(retracted)).id
 
     async def pin(self, entry_id: str, on: bool) -> None:
         """Pin or unpin an active entry."""
@@ -220,15 +258,8 @@ class Session:
 
         async def deleted() -> tuple[Deleted, LogState]:
             history = History.of(await self.log.era())
-            entries, tokens = history.lost(wanted)
-            record = Deleted(
-                id=self._shared.new_id(),
-                at=self._shared.clock(),
-                ids=wanted,
-                entries=entries,
-                tokens=tokens,
-            )
-            return record, self.log.after(record, history.unfoldings(record))
+            record = Deleted(id=self._shared.new_id(), at=self._shared.clock(), ids=wanted)
+            return self._after(record, history)
 
         self.compressor.forget_parts()
         if wanted:
@@ -247,12 +278,22 @@ class Session:
 
         await self._change(changed)
 
-    async def _change(self, change: Callable[[], Awaitable[tuple[R, LogState]]]) -> R:
-        """Commit a change of shape; if another process is faster, decide again on the new window."""
+    def _after(self, record: R, history: History) -> tuple[R, LogState]:
+        """Return a record that dissolves compressions, completed, and the state after it."""
+        record = history.completed(record)
+        return record, self.log.after(record, history.unfoldings(record))
+
+    async def _change(self, change: Callable[[], Awaitable[tuple[R, LogState | None]]]) -> R:
+        """Commit a change of shape; if another process is faster, decide again on the new window.
+
+        Without a state the record that `change` returns is in the log already.
+        """
         for retries in reversed(range(1 + RETRIES)):
             async with self.log.lock:
                 await self.log.require()
                 record, state = await change()
+                if state is None:
+                    break
                 try:
                     await self.log.commit(record, state)
                     break
@@ -278,15 +319,18 @@ class Session:
             await self.log.require()
             return [shown(item) for item in self.log.window.items]
 
-    async def entries(self) -> list[Entry]:
-        """Return every added entry of the era."""
+    async def entries(self, last: int | None) -> list[Entry]:
+        """Return the added entries of the era that are not retracted: all, or the `last` newest."""
         async with self.log.lock:
             await self.log.require()
-            return History.of(await self.log.era()).entries()
+            if last is not None and (newest := await newest_entries(last, self.log)) is not None:
+                return newest
+            entries = History.of(await self.log.era()).entries()
+            return entries if last is None else entries[max(0, len(entries) - last) :]
 
     async def messages(self, form: Format, last: int | None) -> list[dict[str, Any]]:
         """Return the messages of the era as they were added, all or the newest ones."""
-        found = original_messages(form, await self.entries(), self.log.totals.nonce)
+        found = original_messages(form, await self.entries(None), self.log.totals.nonce)
         chosen = found if last is None else found[max(0, len(found) - last) :]
         messages = [message for each in chosen for message in each]
         # A text has no messages: its lines are put together.

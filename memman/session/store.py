@@ -21,7 +21,7 @@ from memman.protocols import (
     SupportsSessions,
     SupportsState,
 )
-from memman.records import Record, ids_hidden_by, ids_made_by
+from memman.records import Record, ids_made_by, ids_moved_by
 from memman.runtime import Runtime
 
 P = ParamSpec("P")
@@ -132,7 +132,7 @@ class FullStore:
 
     async def hiding(self, session_id: str, ids: Collection[str]) -> list[tuple[int, Record]]:
         """Return the newest compression or deletion that hid each of these entries, in log order."""
-        return newest(await self.find(session_id, ids), ids, ids_hidden_by)
+        return newest(await self.find(session_id, ids), ids, ids_moved_by)
 
     async def sessions(self) -> Iterable[SessionInfo]:
         """`SupportsSessions.sessions`."""
@@ -172,7 +172,7 @@ class FullStore:
 
 def names_any(record: Record, ids: Collection[str]) -> bool:
     """Return whether a record made or hid one of these ids."""
-    return any(name in ids for name in (*ids_made_by(record), *ids_hidden_by(record)))
+    return any(name in ids for name in (*ids_made_by(record), *ids_moved_by(record)))
 
 
 def newest(

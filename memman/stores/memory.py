@@ -9,7 +9,14 @@ from itertools import islice
 
 from memman.errors import StoreConflict
 from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
-from memman.records import Record, SessionTotals, ids_hidden_by, ids_made_by, tombstone
+from memman.records import (
+    Record,
+    SessionTotals,
+    ids_made_by,
+    ids_moved_by,
+    ids_retracted_by,
+    tombstone,
+)
 from memman.runtime.forks import register_for_forks
 from memman.stores.rows import (
     fits,
@@ -32,14 +39,15 @@ class _Log:
     rest is an index of them, which `catch_up` continues.
     """
 
-    __slots__ = ("content", "folded", "hidden", "lease", "made")
+    __slots__ = ("content", "folded", "free", "lease", "made", "moved")
 
     def __init__(self, epoch: int) -> None:
         # Records, epoch, the window's items up to the floor, the floor.
         self.content: tuple[list[Record], int, Sequence[StoredItem], int] = ([], epoch, (), 0)
         self.folded = (0, SessionTotals())  # the totals, and up to which seq
         self.made: dict[str, list[int]] = {}
-        self.hidden: dict[str, list[int]] = {}
+        self.moved: dict[str, list[int]] = {}
+        self.free: set[str] = set()  # the ids of retracted entries
         self.lease = ("", 0.0)  # its holder, and until when
 
     @property
@@ -61,15 +69,18 @@ class _Log:
             seq += 1
             for name in ids_made_by(record):
                 self.made.setdefault(name, []).append(seq)
-            for name in ids_hidden_by(record):
-                self.hidden.setdefault(name, []).append(seq)
+                self.free.discard(name)
+            for name in ids_moved_by(record):
+                self.moved.setdefault(name, []).append(seq)
+                self.free.discard(name)
+            self.free.update(ids_retracted_by(record))
             totals = totals.after(seq, record)
             self.folded = seq, totals
         return self
 
     def seq_of(self, record: Record) -> int | None:
-        """Return the newest seq that a record's id is known by."""
-        return self.made.get(record.id, [None])[-1]
+        """Return the newest seq that a record's id is known by; None if it is free."""
+        return None if record.id in self.free else self.made.get(record.id, [None])[-1]
 
     def append(self, records: Sequence[Record]) -> Appended:
         fresh = {
@@ -238,7 +249,7 @@ class MemoryStore:
             log = self._found(session_id)
             if log is None:
                 return []
-            names = (names.get(name, ()) for name in ids for names in (log.made, log.hidden))
+            names = (names.get(name, ()) for name in ids for names in (log.made, log.moved))
             seqs = sorted({seq for found in names for seq in found})
             return [(seq, log.records[seq - 1]) for seq in seqs]
 

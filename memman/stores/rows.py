@@ -16,8 +16,9 @@ from memman.records import (
     SessionTotals,
     decode,
     encode,
-    ids_hidden_by,
     ids_made_by,
+    ids_moved_by,
+    ids_retracted_by,
 )
 
 _items = msgspec.json.Decoder(tuple[StoredItem, ...])
@@ -148,12 +149,29 @@ def is_known(record: Record, seq: int | None, era: int) -> bool:
     return seq is not None and (seq > era or not isinstance(record, Added))
 
 
+MOVED, MADE, RETRACTED = range(3)  # the effects of a record on an entry
+
+
 class Mention(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An entry that a record made or hid, other than by being its `Added`."""
+    """An entry that a record made, moved or retracted, other than by being its `Added`."""
 
     id: str
     seq: int
-    made: bool
+    effect: int
+
+
+def known_seqs(mentions: Iterable[tuple[str, int, int]]) -> dict[str, int]:
+    """Return the newest seq that each id is known by, from (id, seq, effect) in log order.
+
+    The id of a retracted entry is free until another record names it.
+    """
+    seqs: dict[str, int] = {}
+    free: set[str] = set()
+    for name, seq, effect in mentions:
+        if effect == MADE:
+            seqs[name] = seq
+        (free.add if effect == RETRACTED else free.discard)(name)
+    return {name: seq for name, seq in seqs.items() if name not in free}
 
 
 class NewRecords(msgspec.Struct, frozen=True):
@@ -182,21 +200,28 @@ def new_records(
     known: Mapping[str, int],
 ) -> NewRecords:
     """Put the records whose ids are not known behind the row's head, at which the totals are."""
-    seqs, head = dict(known), row.head
+    at, head = dict(known), row.head
+    seqs: list[int] = []
     rows: list[tuple[int, str, bytes]] = []
     mentions: list[Mention] = []
     for record, payload in zip(records, payloads, strict=True):
-        if is_known(record, seqs.get(record.id), totals.era):
+        seq = at.get(record.id)
+        if seq is not None and is_known(record, seq, totals.era):
+            seqs.append(seq)
             continue
         head += 1
         totals = totals.after(head, record)
-        seqs[record.id] = head
+        seqs.append(head)
+        at[record.id] = head
         rows.append((head, record.id, payload))
-        mentions += [Mention(name, head, True) for name in ids_made_by(record)[1:]]
-        mentions += [Mention(name, head, False) for name in set(ids_hidden_by(record))]
+        mentions += [Mention(name, head, MADE) for name in ids_made_by(record)[1:]]
+        retracted = ids_retracted_by(record)
+        for name in retracted:
+            at.pop(name, None)
+        effect = RETRACTED if retracted else MOVED
+        mentions += [Mention(name, head, effect) for name in set(ids_moved_by(record))]
     after = SessionRow(row.number, head, row.epoch, totals.entries, totals.tokens, totals.era)
-    in_order = tuple(seqs[record.id] for record in records)
-    return NewRecords(in_order, rows, mentions, after, totals)
+    return NewRecords(tuple(seqs), rows, mentions, after, totals)
 
 
 def in_batches(records: Iterable[Record]) -> Iterator[tuple[list[Record], list[bytes]]]:

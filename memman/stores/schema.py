@@ -52,12 +52,12 @@ SCHEMA: Final = (
     )""",
     "CREATE UNIQUE INDEX record_seq ON record (session, seq)",
     "CREATE INDEX record_id ON record (session, id)",
-    # The entries that a compression made (`made` is 1) or that a compression or a deletion hid (0).
+    # The entries that a record made (`effect` is 1), hid or restored (0), or retracted (2).
     """CREATE TABLE mention (
         session INTEGER NOT NULL,
         id TEXT NOT NULL,
         seq INTEGER NOT NULL,
-        made INTEGER NOT NULL,
+        effect INTEGER NOT NULL,
         PRIMARY KEY (session, id, seq)
     ) WITHOUT ROWID""",
 )

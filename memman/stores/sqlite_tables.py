@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from memman.protocols import Appended, FeedItem, SessionInfo, StoredItem
 from memman.records import Record, SessionTotals, encode, tombstone
+from memman.stores import rows
 from memman.stores.rows import (
+    MADE,
     NO_ITEMS,
     NO_TOTALS,
     ROW_COLUMNS,
@@ -30,15 +33,14 @@ _IDS: Final = "id IN (SELECT value FROM json_each(:ids))"
 _MADE: Final = f"""
 SELECT id, seq FROM record WHERE session = :session AND {_IDS}
 UNION ALL
-SELECT id, seq FROM mention WHERE session = :session AND {_IDS} AND made
+SELECT id, seq FROM mention WHERE session = :session AND {_IDS} AND effect = {MADE}
 """  # noqa: S608 - our own words
-_KNOWN: Final = """
-SELECT max(seq) FROM (
-    SELECT seq FROM record WHERE session = ? AND id = ?
-    UNION ALL
-    SELECT seq FROM mention WHERE session = ? AND id = ? AND made
-)
-"""
+_EFFECTS: Final = f"""
+SELECT id, seq, {MADE} FROM record WHERE session = ? AND id = ?
+UNION ALL
+SELECT id, seq, effect FROM mention WHERE session = ? AND id = ?
+ORDER BY seq
+"""  # noqa: S608 - our own words
 _NAMING: Final = f"""
 SELECT seq FROM record WHERE session = :session AND {_IDS}
 UNION
@@ -111,8 +113,8 @@ def seqs_naming(db: Connection, row: SessionRow, ids: Iterable[str]) -> list[int
 def known_seqs(db: Connection, row: SessionRow, ids: Iterable[str]) -> dict[str, int]:
     """Return the newest seq that each of these ids is known by."""
     number = row.number
-    found = {name: db.execute(_KNOWN, (number, name, number, name)).fetchone()[0] for name in ids}
-    return {name: seq for name, seq in found.items() if seq is not None}
+    found = (db.execute(_EFFECTS, (number, name, number, name)) for name in ids)
+    return rows.known_seqs(chain.from_iterable(found))
 
 
 def _values(row: SessionRow, ids: Iterable[str]) -> dict[str, Any]:
@@ -159,7 +161,7 @@ def append(
     if new.mentions:
         db.executemany(
             "INSERT INTO mention VALUES (?, ?, ?, ?)",
-            [(row.number, name.id, name.seq, name.made) for name in new.mentions],
+            [(row.number, name.id, name.seq, name.effect) for name in new.mentions],
         )
     after = new.row
     db.execute(

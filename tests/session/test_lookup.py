@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from memman import EntryNotFound, MemmanError, MemoryConfig, MemoryManager
+from memman import EntryNotFound, InvalidInput, MemmanError, MemoryConfig, MemoryManager
 from memman.entries import Entry
 from memman.log import History
 from memman.records import Added, Compressed
+from memman.stores import MemoryStore
 from tests.kinds import IN_FILES, InFile, InMemory, InPostgres
 
 CONFIG = MemoryConfig(
@@ -194,3 +195,53 @@ def test_address_without_an_entry_raises(address: str) -> None:
     memory.add_user_message("s", "one")
     with pytest.raises(EntryNotFound, match="no entry"):
         memory.get_entry("s", address)
+
+
+# ---------------------------------------------------------------- the newest entries
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_newest_entries_are_the_end_of_all(memory: MemoryManager, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(12):
+        ids = fill(memory, len(log_of(memory)), 2)
+        match rng.choice(("retract", "undo", "delete", "compress", "add again", "clear")):
+            case "retract":
+                memory.retract("s", rng.sample(ids, 2))
+            case "undo":
+                memory.undo_compression("s", memory.retract("s", rng.sample(ids, 3)))
+            case "delete":
+                memory.delete_entries("s", rng.sample(ids, 2))
+            case "compress":
+                memory.compress("s", target_tokens=200)
+            case "add again":
+                memory.retract("s", ids[:1])
+                memory.add_user_message("s", "again", id=ids[0])
+            case _ if rng.random() < 0.2:
+                memory.clear_session("s")
+        whole = memory.get_entries("s")
+        for last in (0, 1, 2, 5, len(whole), len(whole) + 1):
+            assert memory.get_entries("s", last=last) == whole[len(whole) - min(last, len(whole)) :]
+
+
+def test_newest_entries_are_found_without_reading_the_log() -> None:
+    reads: list[int] = []
+
+    class Watched(MemoryStore):
+        def read(self, session_id: str, after: int = 0, limit: int = 1_000) -> Any:
+            reads.append(after)
+            return super().read(session_id, after, limit)
+
+    memory = MemoryManager(Watched(), counter="chars4", config=CONFIG)
+    fill(memory, 0, 200)
+    memory.retract("s", [memory.get_entries("s", last=1)[0].id])
+    reads.clear()
+    assert len(memory.get_entries("s", last=5)) == 5
+    assert min(reads) > 590
+
+
+@pytest.mark.parametrize("last", [-1, 1.5, "2", True])
+def test_number_of_newest_entries_is_checked(memory: MemoryManager, last: Any) -> None:
+    fill(memory, 0, 1)
+    with pytest.raises(InvalidInput, match="last must be a number"):
+        memory.get_entries("s", last=last)

@@ -9,10 +9,10 @@ from memman.testing.stores.capabilities import (
     SessionsLaws,
     StateLaws,
 )
-from memman.testing.stores.records import AT, added, summary_of
+from memman.testing.stores.records import AT, added, retraction, summary_of
 from memman.testing.stores.required import AppendLaws, CommitLaws, DeleteLaws, ReadLaws, ThreadLaws
 
-__all__ = ["AT", "StoreConformance", "added", "erase_entries", "summary_of"]
+__all__ = ["AT", "StoreConformance", "added", "erase_entries", "retraction", "summary_of"]
 
 
 class StoreConformance(

@@ -12,7 +12,7 @@ import msgspec
 from memman.entries import encode_json
 from memman.errors import InvalidInput, StoreConflict
 from memman.protocols import Appended, FeedItem
-from memman.records import Added, Compressed, Deleted, Record, encode
+from memman.records import Added, Compressed, Deleted, Record, Undone, encode
 from memman.testing.laws import in_threads, refused
 from memman.testing.stores.base import (
     StoreLaws,
@@ -24,7 +24,14 @@ from memman.testing.stores.base import (
     log_of,
     snapshot_of,
 )
-from memman.testing.stores.records import AT, added, clearing, configuring, summary_of
+from memman.testing.stores.records import (
+    AT,
+    added,
+    clearing,
+    configuring,
+    retraction,
+    summary_of,
+)
 
 _WRITERS = 8
 _EACH = 40
@@ -64,6 +71,14 @@ class FindLaws(StoreLaws):
         assert list(store.find("s", ["k/0"])) == [(4, record)]
         assert list(store.find("s", ["a", "k/0"])) == [(1, added("a")), (4, record)]
         assert list(store.find("s", ["c"])) == [(3, added("c")), (5, deletion)]
+
+    def test_find_returns_what_retracted_and_what_restored_an_entry(self) -> None:
+        store = filled(self.make_store_with("find"))
+        record = retraction("r", "a")
+        store.commit("s", 0, (record,), items((2, -1, 2), (3, -1, 3)), 3)
+        undo = Undone(id="u", at=AT, compression_id="r", restored=("a",))
+        store.commit("s", 1, (undo,), items((1, -1, 1), (2, -1, 2), (3, -1, 3)), 4)
+        assert list(store.find("s", ["a"])) == [(1, added("a")), (4, record), (5, undo)]
 
     def test_find_reaches_every_era(self) -> None:
         store = filled(self.make_store_with("find"))

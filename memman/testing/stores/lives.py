@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+
 from memman.errors import EntryNotFound, Refused
 from memman.log import History, places_for_commit
 from memman.protocols import Store
 from memman.records import Cleared, Deleted, Record, Undone
 from memman.testing.stores.base import snapshot_of
-from memman.testing.stores.records import AT, added, clearing, pinning, summary_of
+from memman.testing.stores.records import AT, added, clearing, pinning, retraction, summary_of
 
 _STEPS = 40
 
@@ -22,7 +24,9 @@ def play(store: Store, rng: random.Random) -> None:
         head = history.head
         record = _change(history, rng, f"r{step}") if history.items and rng.random() < 0.6 else None
         if record is None:
-            store.append("s", (added(f"r{step}", pinned=rng.random() < 0.1),))
+            # Sometimes with the id of an earlier entry, which is free if that one was retracted.
+            name = f"r{rng.randrange(step + 1) if rng.random() < 0.2 else step}"
+            store.append("s", (added(name, pinned=rng.random() < 0.1),))
         else:
             for late in behind if not isinstance(record, Cleared) else ():
                 store.append("s", (late,))  # between the plan and its commit
@@ -37,21 +41,26 @@ def _change(history: History, rng: random.Random, record_id: str) -> Record | No
     """Apply a random change of shape to the history and return its record; None if it is refused."""
     chosen = rng.choice(history.items).entry.id
     try:
-        match rng.choice(("compress", "compress", "undo", "pin", "delete", "clear")):
+        match rng.choice(("compress", "compress", "undo", "pin", "retract", "delete", "clear")):
             case "compress":
                 ids = [item.entry.id for item in history.items]
                 at = rng.randrange(len(ids))
                 record: Record = summary_of(record_id, ids[at : at + rng.randint(1, 4)])
             case "undo":
-                record = Undone(id=record_id, at=AT, compression_id=history.latest())
+                undone = rng.choice(list(history.compressions) or [chosen])
+                record = Undone(id=record_id, at=AT, compression_id=undone)
+            case "retract":
+                record = retraction(record_id, rng.choice(list(history.added) or [chosen]))
+                covering = tuple(history.unfolded_by(record))
+                record = msgspec.structs.replace(record, unfolds=covering)
             case "pin":
                 record = pinning(record_id, chosen)
             case "delete":
                 doomed = rng.choice(list(history.added) or [chosen])
-                entries, tokens = history.lost([doomed])
-                record = Deleted(id=record_id, at=AT, ids=(doomed,), entries=entries, tokens=tokens)
+                record = Deleted(id=record_id, at=AT, ids=(doomed,))
             case _:
                 record = clearing(record_id)
+        record = history.completed(record)
         history.apply(history.head + 1, record)
     except (Refused, EntryNotFound):
         return None

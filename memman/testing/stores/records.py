@@ -55,6 +55,19 @@ def _replacement(entry_id: str, text: str) -> Entry:
     )
 
 
+def retraction(compression_id: str, *ids: str, lost_tokens: int = 0) -> Compressed:
+    """A record that retracts active entries."""
+    return Compressed(
+        id=compression_id,
+        at=AT,
+        replacements=tuple(Replacement((name,), None, "retract") for name in ids),
+        reason="test",
+        tokens_before=0,
+        tokens_after=0,
+        lost_tokens=lost_tokens,
+    )
+
+
 def opening(record_id: str) -> Opened:
     settings = SettingsInEffect("m", 8_000, None, 5_600, "test")
     metadata = {"user": {"name": "\u00e9"}}
@@ -92,6 +105,9 @@ def one_of_each() -> list[Record]:
         Undone(id="n", at=AT + timedelta(microseconds=1), compression_id="k"),
         pinning("p", "a"),
         Deleted(id="d", at=AT, ids=("a",), entries=1, tokens=3),
+        added("b"),
+        retraction("r", "b", lost_tokens=1),
+        Undone(id="s", at=AT, compression_id="r", restored=("b",), restored_tokens=1),
         clearing("x"),
     ]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from memman.errors import StoreConflict
 from memman.protocols import Appended
-from memman.records import SessionTotals
+from memman.records import Deleted, SessionTotals, Undone
 from memman.testing.laws import finished, in_threads, refused
 from memman.testing.stores.base import (
     StoreLaws,
@@ -26,6 +26,7 @@ from memman.testing.stores.base import (
 )
 from memman.testing.stores.lives import play
 from memman.testing.stores.records import (
+    AT,
     BrokenOffError,
     Coming,
     added,
@@ -35,6 +36,7 @@ from memman.testing.stores.records import (
     one_of_each_plain,
     pinning,
     reporting,
+    retraction,
     summary_of,
 )
 
@@ -104,6 +106,29 @@ class AppendLaws(StoreLaws):
         retried = store.append("s", (added("a", "second"),))
         assert (retried.seqs, retried.fresh) == ((4,), 0)
         assert self.reopen(store).append("s", (added("a", "second"),)).fresh == 0
+
+    def test_id_of_an_entry_is_free_again_after_a_retraction(self) -> None:
+        store = filled(self.make_store())
+        store.commit("s", 0, (retraction("r", "a"),), items((2, -1, 2), (3, -1, 3)), 3)
+        again = store.append("s", (added("a", "second"), added("b", "second")))
+        assert (again.seqs, again.fresh, again.head) == ((5, 2), 1, 5)
+        assert ids_shown(store) == ["b", "c", "a"]
+        assert store.append("s", (added("a", "second"),)) == Appended((5,), 5, 1, 0)
+        assert self.reopen(store).append("s", (added("a", "second"),)).fresh == 0
+
+    def test_id_of_a_restored_entry_is_known(self) -> None:
+        store = filled(self.make_store())
+        store.commit("s", 0, (retraction("r", "a"),), items((2, -1, 2), (3, -1, 3)), 3)
+        undo = Undone(id="u", at=AT, compression_id="r", restored=("a",))
+        store.commit("s", 1, (undo,), items((1, -1, 1), (2, -1, 2), (3, -1, 3)), 4)
+        assert self.reopen(store).append("s", (added("a"),)) == Appended((1,), 5, 2, 0)
+
+    def test_id_of_an_entry_deleted_after_its_retraction_is_known(self) -> None:
+        store = filled(self.make_store())
+        window = items((2, -1, 2), (3, -1, 3))
+        store.commit("s", 0, (retraction("r", "a"),), window, 3)
+        store.commit("s", 1, (Deleted(id="d", at=AT, ids=("a",)),), window, 4)
+        assert self.reopen(store).append("s", (added("a"),)) == Appended((1,), 5, 2, 0)
 
     def test_sessions_have_ids_of_their_own(self) -> None:
         store = self.make_store()
@@ -228,6 +253,15 @@ class CommitLaws(StoreLaws):
         assert [record.id for _, record in store.read("s", 0, 2_000)] == [r.id for r in records]
         totals = snapshot_of(store).totals
         assert (totals.entries, totals.tokens) == (1_300, 1_300)
+
+    def test_commit_takes_an_entry_added_again_after_a_retraction(self) -> None:
+        store = self.make_store()
+        records = (added("a", "first"), added("b"), retraction("r", "a"), added("a", "second"))
+        committed = store.commit("s", 0, records, items((-1, -1, 2), (-3, -1, 4)), 4, expect_head=0)
+        assert committed == Appended((1, 2, 3, 4), 4, 1, 4)
+        assert [record for _, record in self.reopen(store).read("s")] == list(records)
+        assert ids_shown(store) == ["b", "a"]
+        assert snapshot_of(store).totals.entries == 2
 
     def test_commit_changes_nothing_if_the_iteration_raises(self) -> None:
         store = self.make_store()

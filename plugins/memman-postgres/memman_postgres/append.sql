@@ -11,7 +11,7 @@ BEGIN
     SELECT its.number INTO its_number FROM memman_session AS its WHERE its.id = to_session FOR UPDATE;
     IF NOT FOUND
         OR EXISTS (SELECT FROM memman_record AS each WHERE each.session = its_number AND each.id = entry)
-        OR EXISTS (SELECT FROM memman_mention AS each WHERE each.session = its_number AND each.id = entry AND made)
+        OR EXISTS (SELECT FROM memman_mention AS each WHERE each.session = its_number AND each.id = entry AND effect = 1)
     THEN
         RETURN NULL;
     END IF;

@@ -42,11 +42,11 @@ CREATE TABLE IF NOT EXISTS memman_record (
 CREATE INDEX IF NOT EXISTS memman_record_id ON memman_record (session, id);
 CREATE INDEX IF NOT EXISTS memman_feed ON memman_record (position, session, seq);
 
--- The entries that a compression made, or that a compression or a deletion hid.
+-- The entries that a record made (`effect` is 1), hid or restored (0), or retracted (2).
 CREATE TABLE IF NOT EXISTS memman_mention (
     session bigint NOT NULL,
     id text NOT NULL,
     seq bigint NOT NULL,
-    made boolean NOT NULL,
+    effect smallint NOT NULL,
     PRIMARY KEY (session, id, seq)
 ) /* PARTITION BY HASH (session) */;

@@ -14,6 +14,7 @@ from memman.errors import StoreConflict
 from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
 from memman.records import Added, Record, SessionTotals, encode, tombstone
 from memman.stores.rows import (
+    MADE,
     NO_ITEMS,
     NO_TOTALS,
     ROW_COLUMNS,
@@ -27,6 +28,7 @@ from memman.stores.rows import (
     foreign_cursor,
     head_conflict,
     in_batches,
+    known_seqs,
     new_records,
     numbers_in,
     window_conflict,
@@ -76,11 +78,12 @@ _SNAPSHOT = f"SELECT {SNAPSHOT_COLUMNS} FROM memman_session WHERE number = %s"  
 _ROW = f"SELECT {ROW_COLUMNS} FROM memman_session WHERE id = %s"  # noqa: S608 - our own names
 
 
-_MADE = """
-SELECT id, seq FROM memman_record WHERE session = %s AND id = ANY(%s)
+_EFFECTS = f"""
+SELECT id, seq, {MADE} AS effect FROM memman_record WHERE session = %s AND id = ANY(%s)
 UNION ALL
-SELECT id, seq FROM memman_mention WHERE session = %s AND id = ANY(%s) AND made
-"""
+SELECT id, seq, effect FROM memman_mention WHERE session = %s AND id = ANY(%s)
+ORDER BY seq
+"""  # noqa: S608 - our own words
 _NAMING = """
 SELECT seq, payload FROM memman_record WHERE session = %s AND seq IN (
     SELECT seq FROM memman_record WHERE session = %s AND id = ANY(%s)
@@ -288,13 +291,13 @@ def _append(
     )
     if new.mentions:
         yield (
-            "INSERT INTO memman_mention (session, id, seq, made) SELECT %s, id, seq, made"
-            " FROM unnest(%s::text[], %s::bigint[], %s::boolean[]) AS given (id, seq, made)",
+            "INSERT INTO memman_mention (session, id, seq, effect) SELECT %s, id, seq, effect"
+            " FROM unnest(%s::text[], %s::bigint[], %s::smallint[]) AS given (id, seq, effect)",
             (
                 row.number,
                 [name.id for name in new.mentions],
                 [name.seq for name in new.mentions],
-                [name.made for name in new.mentions],
+                [name.effect for name in new.mentions],
             ),
         )
     return new
@@ -316,10 +319,10 @@ def _append_all(row: SessionRow, records: Sequence[Record]) -> Step[tuple[Append
 def _erase(row: SessionRow, ids: frozenset[str]) -> Step[None]:
     """Overwrite payloads with tombstones, in every era."""
     names = list(ids)
-    found = yield _MADE, (row.number, names, row.number, names)
+    found = yield _EFFECTS, (row.number, names, row.number, names)
     stored = yield (
         "SELECT seq, payload FROM memman_record WHERE session = %s AND seq = ANY(%s)",
-        (row.number, [seq for _, seq in found]),
+        (row.number, [seq for _, seq, effect in found if effect == MADE]),
     )
     for seq, record in [decoded(seq, payload) for seq, payload in stored]:
         yield (
@@ -331,11 +334,7 @@ def _erase(row: SessionRow, ids: frozenset[str]) -> Step[None]:
 def _known_seqs(row: SessionRow, ids: Sequence[str]) -> Step[dict[str, int]]:
     """Return the newest seq that each of these ids is known by."""
     names = list(ids)
-    found = yield _MADE, (row.number, names, row.number, names)
-    seqs: dict[str, int] = {}
-    for name, seq in found:
-        seqs[name] = max(seq, seqs.get(name, 0))
-    return seqs
+    return known_seqs((yield _EFFECTS, (row.number, names, row.number, names)))
 
 
 def _read(row: SessionRow, after: int, last: int) -> Step[list[tuple[int, Record]]]:
