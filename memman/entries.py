@@ -189,7 +189,8 @@ class Entry(
 class NewEntry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An entry without id, time and count, as `parse` and the `add_*` methods create it.
 
-    `message_index` is the index of the message that it was parsed from.
+    `message_index` is the index of the message that it was parsed from. `altered` is the reason if that
+    message could not be stored or read as it was; an entry has it in its metadata.
     """
 
     type: EntryType
@@ -202,6 +203,7 @@ class NewEntry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     metadata_json: msgspec.Raw = NO_JSON
     raw_json: msgspec.Raw = NO_JSON
     message_index: int = 0
+    altered: str = ""
 
 
 D = TypeVar("D", NewEntry, Entry)
@@ -216,6 +218,7 @@ def entry_of(
     metadata_json: msgspec.Raw = NO_JSON,
 ) -> Entry:
     """Return the entry of a new entry, with its id, time and count."""
+    metadata = metadata_json if new_entry.metadata_json is NO_JSON else new_entry.metadata_json
     return Entry(
         id=entry_id,
         type=new_entry.type,
@@ -228,11 +231,17 @@ def entry_of(
         message_id=new_entry.message_id,
         is_error=new_entry.is_error,
         pinned=pinned,
-        metadata_json=metadata_json
-        if new_entry.metadata_json is NO_JSON
-        else new_entry.metadata_json,
+        metadata_json=_with_altered(metadata, new_entry.altered),
         raw_json=new_entry.raw_json,
     )
+
+
+def _with_altered(metadata: msgspec.Raw, altered: str) -> msgspec.Raw:
+    """Return metadata with a note of what was changed in the message."""
+    if not altered:
+        return metadata
+    known = decode_json(metadata) or {}
+    return encode_json(known | {"memman": {"altered": altered}}, "metadata")
 
 
 def parse_address(text: str) -> tuple[int, int] | None:

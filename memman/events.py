@@ -240,6 +240,16 @@ class CountFellBack(Event, frozen=True, kw_only=True):
     reason: str
 
 
+class MessageAltered(Event, frozen=True, kw_only=True):
+    """A message was altered, or kept whole, because it could not be stored or read as it was.
+
+    `entry_id` is that of its first entry.
+    """
+
+    entry_id: str
+    reason: str
+
+
 class OverBudget(Event, frozen=True, kw_only=True):
     """The window is above its trigger, and no compression can bring it below."""
 
@@ -309,6 +319,9 @@ compression_failed = EventSignal(
 count_fell_back = EventSignal(
     "count:fell-back", "The estimator replaced a counter. Payload: `CountFellBack`. A notice."
 )
+message_altered = EventSignal(
+    "message:altered", "A message was altered to be kept. Payload: `MessageAltered`. A notice."
+)
 over_budget = EventSignal(
     "over-budget", "No compression can bring the window below its trigger. Payload: `OverBudget`."
 )
@@ -332,6 +345,7 @@ SIGNALS: dict[type[Event], EventSignal] = {
     Usage: usage_reported,
     CompressionFailedNotice: compression_failed,
     CountFellBack: count_fell_back,
+    MessageAltered: message_altered,
     OverBudget: over_budget,
     ContextTrimmed: context_trimmed,
     SessionImported: session_imported,
@@ -356,12 +370,13 @@ EventName = Literal[
     "session_opened",
     "entry_added", "compressed", "compression_undone", "session_cleared", "entries_deleted",
     "entry_pinned", "session_configured", "usage_reported", "compression_failed", "count_fell_back",
-    "over_budget", "context_trimmed", "session_imported", "session_forked", "session_deleted",
-    "session_evicted",
+    "message_altered", "over_budget", "context_trimmed", "session_imported", "session_forked",
+    "session_deleted", "session_evicted",
     "session:opened",
     "entry:added", "compression:undone", "session:cleared", "entries:deleted", "entry:pinned",
-    "session:configured", "usage:reported", "compression:failed", "count:fell-back", "over-budget",
-    "context:trimmed", "session:imported", "session:forked", "session:deleted", "session:evicted",
+    "session:configured", "usage:reported", "compression:failed", "count:fell-back",
+    "message:altered", "over-budget", "context:trimmed", "session:imported", "session:forked",
+    "session:deleted", "session:evicted",
 ]  # fmt: skip
 """The names that `memory.on` takes: of the signals as in this module, or as `signal.name`."""
 E = TypeVar("E", bound=Event)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Self, overload
+from typing import Any, Literal, Self, overload
 
 from memman import events
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
@@ -331,6 +331,7 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         pinned: bool = False,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> list[Entry]:
         """Add a provider's messages, all or none.
 
@@ -347,13 +348,20 @@ class MemoryManager:
             metadata: your own JSON data, stored with each new entry.
             pinned: whether no compression may replace the new entries.
             compress: overrides `auto_compress` for this call.
+            unknown: "keep" for a caller that must not fail in the middle of a turn. A message that the
+                format cannot read is kept whole: `get_messages` returns it, and a context has it if the
+                format's rules allow it, else a note. Lone surrogates, and values that JSON does not have,
+                are replaced. `metadata["memman"]["altered"]` has the reason; a warning reports the first of
+                a session, the event `message_altered` each.
 
         Returns:
             The entries of all messages in order, also of those that were added before, without deleted
             ones: a deleted entry is not added again.
 
         Raises:
-            FormatError: the format is unknown, or a message is malformed; the error has its index.
+            FormatError: a message is malformed; the error has its index. With `unknown="keep"`, only a
+                stream that was not read, or a call that was not awaited.
+            PluginNotFound: the format is unknown.
             InvalidInput: another argument cannot be stored, or there is not one id for each message.
             IdConflict: a message was added before with other content; nothing was changed.
         """
@@ -366,6 +374,7 @@ class MemoryManager:
                 metadata=metadata,
                 pinned=pinned,
                 compress=compress,
+                unknown=unknown,
             )
         )
 

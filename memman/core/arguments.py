@@ -169,6 +169,13 @@ def check_entry_ids(ids: Any) -> list[str]:
     return [check_text(name, "ids") for name in wanted]
 
 
+def check_unknown(unknown: Any) -> bool:
+    """Return whether unknown messages are kept. Raises `InvalidInput` for anything but the two words."""
+    if unknown not in ("refuse", "keep"):
+        raise InvalidInput(f"unknown={safe_repr(unknown)}: use 'refuse' or 'keep'")
+    return bool(unknown == "keep")
+
+
 def check_on_conflict(on_conflict: str) -> None:
     """Raise `InvalidInput` unless it is one of the three words."""
     if on_conflict not in ("fail", "skip", "new_session"):

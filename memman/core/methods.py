@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from memman import events
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
@@ -23,6 +23,7 @@ from memman.core.arguments import (
     check_message_ids,
     check_on_conflict,
     check_switch,
+    check_unknown,
     metadata_json,
     new_context,
     new_message,
@@ -49,7 +50,8 @@ from memman.entries import (
 from memman.errors import FileError, InvalidInput, SessionNotFound
 from memman.events import Subscription
 from memman.explain import Explanation
-from memman.formats import FormatName, plain_messages
+from memman.formats import FormatName
+from memman.formats.lenient import read_messages
 from memman.formats.plain import reported_usage
 from memman.formats.streams import whole
 from memman.protocols import FeedItem, SummarizeCallback, Summarizer
@@ -220,6 +222,7 @@ class AsyncMethods:
         metadata: Mapping[str, Any] | None = None,
         pinned: bool = False,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> list[Entry]:
         """Add a provider's messages, all or none.
 
@@ -236,31 +239,35 @@ class AsyncMethods:
             metadata: your own JSON data, stored with each new entry.
             pinned: whether no compression may replace the new entries.
             compress: overrides `auto_compress` for this call.
+            unknown: "keep" for a caller that must not fail in the middle of a turn. A message that the
+                format cannot read is kept whole: `get_messages` returns it, and a context has it if the
+                format's rules allow it, else a note. Lone surrogates, and values that JSON does not have,
+                are replaced. `metadata["memman"]["altered"]` has the reason; a warning reports the first of
+                a session, the event `message_altered` each.
 
         Returns:
             The entries of all messages in order, also of those that were added before, without deleted
             ones: a deleted entry is not added again.
 
         Raises:
-            FormatError: the format is unknown, or a message is malformed; the error has its index.
+            FormatError: a message is malformed; the error has its index. With `unknown="keep"`, only a
+                stream that was not read, or a call that was not awaited.
+            PluginNotFound: the format is unknown.
             InvalidInput: another argument cannot be stored, or there is not one id for each message.
             IdConflict: a message was added before with other content; nothing was changed.
         """
         session_id = check_id(session_id, "session_id")
         check_adding(pinned, compress)
         encoded = NO_JSON if metadata is None else metadata_json(metadata)
-        given = whole(messages)
-        plain = plain_messages(given)
+        keep = check_unknown(unknown)
+        given = whole(messages, keep=keep)
+        plain = read_messages(given, keep=keep)
         if ids is not None:
             ids = check_message_ids(ids, len(plain))
         if not plain:
             return []
-        form = (
-            self._core.resolver.detected(plain)
-            if format == "auto"
-            else self._core.resolver.format_named(format)
-        )
-        new_entries = [check_new_entry(new_entry) for new_entry in form.parse(plain)]
+        core = self._core
+        new_entries = core.resolver.parsed(plain, format, keep=keep, default=core.shared.format)
         usage = self._readable_usage(reported_usage(given))
         session = self._core.sessions.get(session_id)
         return await session.add_messages(new_entries, ids, pinned, encoded, compress, usage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,11 @@ from memman.counting import (
 )
 from memman.counting.counter import CallableCounter
 from memman.display import did_you_mean, warn_once
-from memman.entries import Accuracy
-from memman.errors import AsyncPortRefused, InvalidInput, PluginNotFound
-from memman.formats import builtin_format, builtin_formats, detect_format
+from memman.entries import Accuracy, NewEntry
+from memman.errors import AsyncPortRefused, FormatError, InvalidInput, PluginNotFound
+from memman.formats import builtin_format, builtin_formats, candidates, detect_format
 from memman.formats import format_named as named
+from memman.formats.lenient import PlainMessage, parsed_messages
 from memman.plugins import Plugins, shared_plugins
 from memman.protocols import CounterSpec, Format, ModelRef
 from memman.runtime import is_async_callable, refuse_async_port
@@ -145,6 +147,31 @@ class Resolver:
     def detected(self, messages: Sequence[Any]) -> Format:
         """Return the format of plain messages. Raises `FormatError`."""
         return detect_format(messages, self._every_format())
+
+    def parsed(
+        self, messages: Sequence[PlainMessage], format: str, *, keep: bool, default: str
+    ) -> list[NewEntry]:
+        """Return the entries of messages in a format, "auto" to detect it.
+
+        With `keep`, a message that the format cannot parse is kept whole. If no format is detected, the one
+        of the readable messages is taken, or the default.
+
+        Raises `FormatError` without `keep`.
+        """
+        if format != "auto":
+            form = self.format_named(format)
+        else:
+            plain = [each.message for each in messages]
+            form = self._most_likely(plain, default) if keep else self.detected(plain)
+        return parsed_messages(form, messages, keep=keep)
+
+    def _most_likely(self, messages: Sequence[Any], default: str) -> Format:
+        """Return the format of the messages, or of those that have one, or the default."""
+        readable = [each for each in messages if candidates([each], self._every_format())[0]]
+        for chosen in (messages, readable):
+            with suppress(FormatError):
+                return self.detected(chosen)
+        return self.format_named(default)
 
     def _every_format(self) -> list[Format]:
         self._formats = self._formats or known_formats(self._plugins())

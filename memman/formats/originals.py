@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from memman.entries import JSON, Entry, JSONObject, TextPart
+from memman.formats.lenient import whole_message
 from memman.protocols import Call, Format, SupportsRestore, Turn
 from memman.window import Window, WindowItem
 
@@ -118,6 +119,8 @@ def _answered(result: Entry, item: WindowItem | None) -> Call:
 
 def _restored(form: Format, turn: Turn) -> Sequence[JSONObject]:
     """Return the messages of a turn as they were added."""
+    if (kept := whole_message(turn, form.name)) is not None:
+        return [kept]
     if isinstance(form, SupportsRestore) and (found := form.restore(turn)) is not None:
         return found
     blanks = _Blanks()

@@ -59,13 +59,31 @@ def plain_messages(given: Any) -> list[Any]:
     """
     if isinstance(given, str):
         return [given]
-    if isinstance(given, Mapping | bytes | bytearray) or not isinstance(given, Sequence):
-        given = [given]
     return [
-        _plain(index, message, message is not item)
-        for index, item in enumerate(given)
+        plain_message(index, message, message is not item)
+        for index, item in enumerate(_listed(given))
         for message in _messages_of(index, item)
     ]
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    """Return a list of messages as it is, anything else as the only item of one."""
+    alone = isinstance(given, str | Mapping | bytes | bytearray)
+    return [given] if alone or not isinstance(given, Sequence) else given
+
+
+def messages_in(given: Any) -> list[tuple[Any, bool]]:
+    """Return the messages as they are, each with whether it is from a response.
+
+    A response without a message is a message itself.
+    """
+    found: list[tuple[Any, bool]] = []
+    for index, item in enumerate(_listed(given)):
+        try:
+            found += [(message, message is not item) for message in _messages_of(index, item)]
+        except FormatError:
+            found.append((item, False))
+    return found
 
 
 def plain_items(item: Any) -> list[Any]:
@@ -109,13 +127,13 @@ def reported_usage(given: Any) -> Any:
     return getattr(given, "usage", None) or getattr(given, "usage_metadata", None)
 
 
-def _plain(index: int, message: Any, inside: bool) -> Any:
+def plain_message(index: int, message: Any, inside: bool) -> Any:
     """Return a message as plain JSON data; `inside` marks one from a response. Raises `FormatError`."""
     if isinstance(message, str):
         return message
     dump = getattr(message, "model_dump", None)
     if callable(dump):
-        plain = _dumped(index, message, dump)
+        plain = dumped(index, message, dump)
     elif inside and isinstance(message, Mapping) and not _is_sendable(message):
         plain = _sendable(message)
     else:
@@ -172,7 +190,7 @@ def _as_base64(value: Any) -> Any:
     return [_as_base64(item) for item in value] if isinstance(value, list) else value
 
 
-def _dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
+def dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
     """Return an SDK's object as plain data, without the fields of responses."""
     try:
         if hasattr(message, "additional_kwargs") and hasattr(message, "type"):

@@ -10,6 +10,7 @@ import msgspec
 
 from memman.entries import Entry, JSONObject
 from memman.errors import FormatError
+from memman.formats.lenient import rendered_whole
 from memman.formats.turns import turns
 from memman.protocols import Format, Framing, Rendered, Turn
 from memman.window import Window, WindowItem
@@ -109,7 +110,7 @@ class Rendering:
                 continue
             if self._nonce and turn.kind in _DELIMITED:
                 turn = msgspec.structs.replace(turn, nonce=self._nonce)
-            rendered = self.format.render(turn)
+            rendered = rendered_whole(turn, self.format) or self.format.render(turn)
             made = tuple(rendered.messages)  # a third-party format may return a list
             tokens += rendered.framing if framing is None else _billed(framing, len(made), turn)
             tokens += sum(map(self._price, rendered.extras))

@@ -43,16 +43,26 @@ def _refuse_unread(given: JSON) -> None:
         )
 
 
-def whole(given: JSON) -> JSON:
+def whole(given: JSON, *, keep: bool = False) -> JSON:
     """Return the response that a list of a stream's pieces makes; anything else unchanged.
 
-    A stream that broke off makes the response of the pieces so far.
+    A stream that broke off makes the response of the pieces so far. With `keep`, pieces that make no
+    response are returned unchanged, too.
 
     Raises:
-        FormatError: a single piece, pieces among other things, a stream that was not read, or a call that
-            was not awaited.
+        FormatError: a stream that was not read, or a call that was not awaited; without `keep`, also a
+            single piece, or pieces among other things.
     """
     _refuse_unread(given)
+    try:
+        return _whole(given)
+    except FormatError:
+        if keep:
+            return given
+        raise
+
+
+def _whole(given: JSON) -> JSON:
     if isinstance(given, str | bytes | bytearray | Mapping) or not isinstance(given, Sequence):
         if _joiner(given) is not None:
             raise FormatError(

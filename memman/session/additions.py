@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -18,16 +20,19 @@ from memman.session.log import RETRIES, SessionLog, repeated_id
 from memman.session.outbox import Outbox
 from memman.session.shared import Shared
 
+logger = logging.getLogger("memman")
+
 
 class Additions:
     """Makes entries and appends them. Entries that it returns are in the log for good."""
 
-    __slots__ = ("_log", "_outbox", "_shared")
+    __slots__ = ("_has_warned", "_log", "_outbox", "_shared")
 
     def __init__(self, shared: Shared, log: SessionLog, outbox: Outbox) -> None:
         self._shared = shared
         self._log = log
         self._outbox = outbox
+        self._has_warned = False  # of an altered message
 
     async def add(
         self, new_entry: NewEntry, entry_id: str | None, pinned: bool, metadata: msgspec.Raw
@@ -105,6 +110,7 @@ class Additions:
                 record.id: msgspec.structs.replace(record.entry, seq=seq)
                 for record, seq in zip(records, appended.seqs, strict=True)
             }
+            self._report_altered(messages, {record.id for record in records})
         return [entry for name in shown if (entry := known[name]) is not None], bool(fresh)
 
     def _messages(
@@ -122,15 +128,37 @@ class Additions:
         for index, parsed in groupby(new_entries, key=attrgetter("message_index")):
             name = None if ids is None else ids[index]
             entries = []
+            altered = ""
             for number, new_entry in enumerate(parsed):
+                altered = new_entry.altered
                 labelled = msgspec.structs.replace(
                     new_entry, message_id=message_ids[new_entry.message_id]
                 )
                 identity = new_id() if name is None else id_of_entry(name, number)
                 entries.append(self._redacted(labelled, identity, pinned, metadata))
             end = None if name is None else id_of_entry(name, len(entries))
-            messages.append(_Message(entries, end))
+            messages.append(_Message(entries, end, altered))
         return messages
+
+    def _report_altered(self, messages: Sequence[_Message], added: AbstractSet[str]) -> None:
+        """Emit an event for each added message that was altered, and log the first of the session."""
+        for message in messages:
+            entry_id = message.entries[0].id
+            if not message.altered or entry_id not in added:
+                continue
+            self._outbox.notify(
+                events.MessageAltered(
+                    session_id=self._log.id, entry_id=entry_id, reason=message.altered
+                )
+            )
+            if not self._has_warned:
+                self._has_warned = True
+                logger.warning(
+                    "session %s: message %s could not be stored as it was; the entry's metadata has the "
+                    "reason. Later ones are reported by the event message_altered alone",
+                    self._log.id,
+                    entry_id,
+                )
 
     async def _known(self, ids: Sequence[str]) -> dict[str, Entry | None]:
         """Return the entries of this era by those ids that are taken; None for a deleted entry."""
@@ -250,11 +278,12 @@ class _Message(NamedTuple):
     """A message to add.
 
     `end` is the id that one more entry would have: if it is taken, the message was longer. None if memman
-    makes the ids.
+    makes the ids. `altered` is that of its new entries.
     """
 
     entries: list[Entry]
     end: str | None
+    altered: str
 
     @property
     def ids(self) -> list[str]:
