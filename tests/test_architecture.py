@@ -58,6 +58,7 @@ ON_FIRST_USE = {
     ("memman.core.resolver", "memman.counting"),
     ("memman.core.core", "memman.stores"),
     ("memman.core.aio", "memman.session"),
+    ("memman.formats.lenient", "memman.formats.rules"),
     ("memman.summarizers.adapters", "memman.summarizers.command"),
 }
 AWAITING = {"session", "core", "async_manager", "runtime", "events", "testing"}

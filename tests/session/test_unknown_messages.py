@@ -154,7 +154,7 @@ def test_caller_metadata_stays_beside_the_reason() -> None:
     assert entry.metadata.keys() == {"run", "memman"}
 
 
-def test_first_alteration_of_a_session_is_logged_each_is_an_event(
+def test_first_alteration_is_logged_and_each_is_an_event(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     memory = MemoryManager()
