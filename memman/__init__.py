@@ -55,7 +55,7 @@ from memman.protocols import (
     SummaryRequest,
     SummaryUsage,
 )
-from memman.results import Context, OverflowResult, SessionStats, Summary
+from memman.results import Context, OverflowResult, SessionStats, Source, Summary
 
 Memory = MemoryManager | AsyncMemoryManager
 """Either manager; both have `aio`, the methods to await."""
@@ -92,6 +92,7 @@ __all__ = [
     "ArchiveLimits",
     "SessionState",
     "SessionStats",
+    "Source",
     "Summary",
     "SummarizerState",
     "TextPart",

@@ -418,12 +418,15 @@ class Rendered(msgspec.Struct, frozen=True, gc=False):
     """One turn as a provider's messages, with the cost of framing and added texts.
 
     `framing` is in tokens, by the provider's formula. `extras` are memman's headings and placeholders, with
-    each digit as 9 so that they recur; the caller counts them.
+    each digit as 9 so that they recur; the caller counts them. `sources` are the entries behind each
+    message. A format may leave them out if the first message is the assistant's, and the results have one
+    message each or one together.
     """
 
     messages: tuple[dict[str, Any], ...]
     framing: int
     extras: tuple[str, ...] = ()
+    sources: tuple[tuple[Entry, ...], ...] = ()
 
 
 class Format(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from html import escape
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -15,6 +15,30 @@ from memman.records import NO_COST, Cost, Replacement
 from memman.window import WindowItem
 
 _OVERHEADS = ("system_prompt", "tools", "reserved", "framing")
+
+
+class Source(msgspec.Struct, frozen=True, gc=False):
+    """What a message of a context was made of.
+
+    `entries` are the ids of the entries behind it: of a stub, a clip or a summary the replacement's, and
+    none for a system prompt that was passed to `build_context` or a text of memman's own. `unaltered` is
+    True if the message is a whole message as it was added, so that a caller may send its own object
+    instead: nothing in it was replaced, left out, added, joined or renamed. In `openai-responses` a message
+    is an item.
+    """
+
+    entries: tuple[str, ...]
+    unaltered: bool
+
+
+class Layout(Protocol):
+    """The entries behind the messages of a context, computed when they are read."""
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return the entries of the context in order."""
+
+    def sources(self) -> tuple[Source, ...]:
+        """Return the source of each message."""
 
 
 class Context(msgspec.Struct, frozen=True, eq=False):
@@ -41,12 +65,26 @@ class Context(msgspec.Struct, frozen=True, eq=False):
     _messages: list[dict[str, Any]]
     _shares: dict[str, int]
     _overheads: tuple[int, int, int, int]
+    _layout: Layout
 
     @property
     def messages(self) -> list[Any]:
         """The messages in the provider's format, as fresh plain dicts that every SDK accepts."""
         copied: list[dict[str, Any]] = msgspec.to_builtins(self._messages)
         return copied
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries of the context in order: those of the window, or of the copy that was trimmed."""
+        return self._layout.entries()
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """For each message the entries behind it, and whether it is as it was added.
+
+        Entries without a message are system messages in `system`, and blank ones that the provider rejects.
+        """
+        return self._layout.sources()
 
     @property
     def text(self) -> str:

@@ -45,6 +45,13 @@ class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer
         """Whether this is a call without a result."""
         return self.entry.type == "tool_call" and self.result is None
 
+    def shown(self) -> Entry:
+        """Return the entry with its pin as it is now."""
+        entry = self.entry
+        if entry.pinned == self.pinned:
+            return entry
+        return msgspec.structs.replace(entry, pinned=self.pinned)
+
     def untie(self) -> None:
         """Forget the items that this one belongs with."""
         self.result, self.answers, self.nth = None, False, 0

@@ -219,7 +219,10 @@ def _render_model(turn: Turn) -> Rendered:
         return Rendered((message,), framing, tuple(extras))
     framing += _MESSAGE_FRAMING + 2 * _CALL_FRAMING * len(calls)
     results = _responses(turn.answers, extras)
-    return Rendered((message, *results), framing, tuple(extras))
+    spoken_of = (*turn.entries, *(call.entry for call in turn.calls))
+    answers = tuple(call.result for call in turn.answers if call.result is not None)
+    sources = (spoken_of, *[answers] * len(results))
+    return Rendered((message, *results), framing, tuple(extras), sources)
 
 
 def _wire(content: Content, kept: Kept, extras: list[str]) -> list[JSONObject | None]:

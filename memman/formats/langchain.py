@@ -230,8 +230,13 @@ def _render_assistant(turn: Turn) -> Rendered:
     message = _message(_kind(kept, calls), with_kept(data, kept.message), kept)
     framing = MESSAGE_FRAMING + sum(parts_framing(entry.content) for entry in texts)
     framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
-    results = [_wire_result(call, extras) for call in turn.answers if _is_answered(call)]
-    return Rendered((message, *results), framing, tuple(extras))
+    answers = [call for call in turn.answers if _is_answered(call)]
+    results = [_wire_result(call, extras) for call in answers]
+    sources = (
+        (*texts, *(call.entry for call in calls)),
+        *(() if call.result is None else (call.result,) for call in answers),
+    )
+    return Rendered((message, *results), framing, tuple(extras), sources)
 
 
 def _is_answered(call: Call) -> bool:

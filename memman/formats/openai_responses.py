@@ -64,6 +64,7 @@ _NO_ITEMS = frozenset(("message", *_IN, *_OUT, *_CALLS, *_OUTPUTS))
 _OF_MESSAGE = frozenset(("role", "content"))
 _OF_CALL = frozenset(("type", "call_id", "name", "arguments", "input"))
 _OF_OUTPUT = frozenset(("type", "call_id", "output"))
+_OF_REASONED = frozenset(("id",))
 
 
 class OpenAIResponsesFormat:
@@ -167,43 +168,41 @@ def _render_said(role: str, entry: Entry) -> Rendered:
 
 def _render_assistant(turn: Turn) -> Rendered:
     extras: list[str] = []
-    calls = [_wire_call(call) for call in turn.calls]
-    spoken = [_wire_spoken(entry, extras) for entry in turn.entries]
+    calls = [(call.entry, _wire_call(call)) for call in turn.calls]
+    spoken = [
+        None if (item := _wire_spoken(entry, extras)) is None else (entry, item)
+        for entry in turn.entries
+    ]
     first = turn.entries[0] if turn.entries else turn.calls[0].entry
-    items = interleaved(kept_of(first, _NAME).order, spoken, calls)
-    items = _sound(items, {id(item) for item in _reasoned(turn, spoken, calls)})
-    framing = _MESSAGE_FRAMING * (len(items) - len(calls))
+    made = _sound(interleaved(kept_of(first, _NAME).order, spoken, calls))
+    framing = _MESSAGE_FRAMING * (len(made) - len(calls))
     framing += sum(parts_framing(entry.content) for entry in turn.entries)
     framing += (_MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
-    items += [_wire_output(call, extras) for call in turn.answers]
-    return Rendered(tuple(items), framing, tuple(extras)) if items else _NOTHING
+    items = [item for _, item in made] + [_wire_output(call, extras) for call in turn.answers]
+    sources = (
+        *((entry,) for entry, _ in made),
+        *(() if call.result is None else (call.result,) for call in turn.answers),
+    )
+    return Rendered(tuple(items), framing, tuple(extras), sources) if items else _NOTHING
 
 
-def _reasoned(
-    turn: Turn, spoken: list[JSONObject | None], calls: list[JSONObject]
-) -> list[JSONObject]:
-    """Return the items that came after reasoning: with their ids they are rejected without it."""
-    entries = [*turn.entries, *(call.entry for call in turn.calls)]
-    items = [*spoken, *calls]
-    return [
-        item
-        for entry, item in zip(entries, items, strict=True)
-        if item is not None and "reasoned" in kept_of(entry, _NAME).style
-    ]
+def _sound(made: list[tuple[Entry, JSONObject]]) -> list[tuple[Entry, JSONObject]]:
+    """Keep reasoning only before its result, and ids only next to their reasoning.
 
-
-def _sound(items: list[JSONObject], reasoned: set[int]) -> list[JSONObject]:
-    """Keep reasoning only before its result, and ids only next to their reasoning."""
-    sound: list[JSONObject] = []
-    for item in reversed(items):
+    Items that came after reasoning are rejected with their ids, but without it.
+    """
+    sound: list[tuple[Entry, JSONObject]] = []
+    for entry, item in reversed(made):
         if item.get("type") != "reasoning" or sound:
-            sound.append(item)
+            sound.append((entry, item))
     sound.reverse()
-    if any(item.get("type") == "reasoning" for item in sound):
+    if any(item.get("type") == "reasoning" for _, item in sound):
         return sound
     return [
-        {key: value for key, value in item.items() if key != "id"} if id(item) in reasoned else item
-        for item in sound
+        (entry, other_keys(item, _OF_REASONED))
+        if "reasoned" in kept_of(entry, _NAME).style
+        else (entry, item)
+        for entry, item in sound
     ]
 
 

@@ -8,6 +8,7 @@ are never among them, and neither are texts: an edited entry has no second copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -36,6 +37,7 @@ _REASONING = ("thinking", "redacted_thinking", "reasoning")
 _PRIVATE = ("reasoningContent", "cachePoint", "thought", "thoughtSignature")
 _ABSENT = object()
 
+T = TypeVar("T")
 Wire = JSONObject
 WirePart = Callable[[Part], Wire | None]
 _NONE: JSONObject = {}
@@ -175,12 +177,12 @@ def data_of(part: ImagePart | FilePart, default: str) -> tuple[str, str] | None:
     return (part.media_type or default, part.data) if part.data else None
 
 
-def present(blocks: Iterable[Wire | None]) -> list[Wire]:
+def present(blocks: Iterable[T | None]) -> list[T]:
     """Return the blocks that are sent."""
     return [block for block in blocks if block is not None]
 
 
-def interleaved(order: str, spoken: list[Wire | None], calls: list[Wire]) -> list[Wire]:
+def interleaved(order: str, spoken: list[T | None], calls: list[T]) -> list[T]:
     """Return texts before calls, or in their original order ("t", "u")."""
     if order.count("t") == len(spoken) and order.count("u") == len(calls):
         texts, uses = iter(spoken), iter(calls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import chain, pairwise
 from math import ceil
 
 import msgspec
@@ -11,8 +12,10 @@ import msgspec
 from memman.entries import Entry, JSONObject
 from memman.errors import FormatError
 from memman.formats.lenient import rendered_whole
+from memman.formats.sources import entries_behind, framed_sources, sources_of
 from memman.formats.turns import turns
 from memman.protocols import Format, Framing, Rendered, Turn
+from memman.results import Source
 from memman.window import Window, WindowItem
 
 Price = Callable[[str], int]
@@ -25,7 +28,7 @@ _ROUNDING = 1e-6  # sums of fractions may be slightly too high
 class _Rendered(msgspec.Struct, frozen=True, gc=False):
     """One rendered exchange: its messages, the number of messages before it, and its framing in tokens.
 
-    `system` are its entries that go into a separate system prompt.
+    `system` are its entries that go into a separate system prompt, and `turns` the others.
     """
 
     items: tuple[WindowItem, ...]
@@ -33,6 +36,37 @@ class _Rendered(msgspec.Struct, frozen=True, gc=False):
     messages: tuple[_Message, ...]
     framing: float
     system: tuple[Entry, ...]
+    turns: tuple[tuple[Turn, Rendered], ...]
+
+
+class Layout(msgspec.Struct, frozen=True, eq=False):
+    """The messages of a request, and what they were made of."""
+
+    format: Format
+    messages: list[_Message]
+    _joined: list[_Message]  # before `frame`
+    _first: int  # of these, the messages of a system prompt
+    _done: tuple[_Rendered, ...]
+    _starts: tuple[int, ...]
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return the entries of the window in order, with their pins."""
+        return tuple(item.shown() for rendered in self._done for item in rendered.items)
+
+    def sources(self) -> tuple[Source, ...]:
+        """Return the entries behind each message."""
+        pieces = [
+            entries
+            for rendered in self._done
+            for turn, made in rendered.turns
+            for entries in entries_behind(turn, made)
+        ]
+        joined = [
+            tuple(chain.from_iterable(pieces[start:end]))
+            for start, end in pairwise((*self._starts, len(pieces)))
+        ]
+        framed = framed_sources(self.format, self._joined, [()] * self._first + joined)
+        return tuple(sources_of(self.format, self.messages, framed, self.entries()))
 
 
 class Rendering:
@@ -101,6 +135,7 @@ class Rendering:
         """Render an exchange."""
         messages: tuple[_Message, ...] = ()
         system: tuple[Entry, ...] = ()
+        rendered_turns: list[tuple[Turn, Rendered]] = []
         tokens = 0.0
         framing = self._framing
         for turn in turns(items, self._results_anywhere):
@@ -115,7 +150,9 @@ class Rendering:
             tokens += rendered.framing if framing is None else _billed(framing, len(made), turn)
             tokens += sum(map(self._price, rendered.extras))
             messages += made
-        return _Rendered(items, len(self._pieces), messages, tokens, system)
+            rendered_turns.append((turn, rendered))
+        before = len(self._pieces)
+        return _Rendered(items, before, messages, tokens, system, tuple(rendered_turns))
 
     # ------------------------------------------------------------ joining
 
@@ -174,8 +211,20 @@ class Rendering:
 
         A prompt comes first unless the format has a separate place for it.
         """
+        return self.layout(prompt).messages
+
+    def layout(self, prompt: str | None = None) -> Layout:
+        """Return the request's messages with the entries behind them, at this moment."""
         first = prompt_in(self.format, prompt).messages if prompt and self.inline else ()
-        return self.format.frame([*first, *self._joined])
+        joined = [*first, *self._joined]
+        return Layout(
+            self.format,
+            self.format.frame(joined),
+            joined,
+            len(first),
+            tuple(self._done),
+            tuple(self._starts),
+        )
 
     def system(self, prompt: str | None = None) -> str | None:
         """Return the separate system prompt: `prompt` and the leading system messages, if there are any."""

@@ -345,13 +345,14 @@ class ContextBuilder:
         if limit <= most and window is own:  # a larger budget is another model's
             expected = self._expected(own, counter).tokens
             self._last_overhead = _LastOverhead(own.epoch, prompt + defined, framing, expected)
-        messages = rendering.messages(request.shown_system)
+        layout = rendering.layout(request.shown_system)
+        messages = layout.messages
         unchanged = 0
         if self._sent is not None and self._sent.context.format == request.format:
             unchanged = common_prefix(self._sent.messages, messages)
         context = Context(
             request.format, limit, counter.total(total), rendering.system(request.shown_system), trimmed,
-            unchanged, messages, dict(window.shares), (prompt, defined, reserved, framing),
+            unchanged, messages, dict(window.shares), (prompt, defined, reserved, framing), layout,
         )  # fmt: skip
         if trimmed:
             self._left_out = context, left_out

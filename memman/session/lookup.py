@@ -43,16 +43,8 @@ async def _newest(entry_id: str, log: SessionLog) -> Entry | None:
     """Return the newest entry or replacement with an id."""
     item = log.window.find(entry_id)
     if item is not None:
-        return shown(item)
+        return item.shown()
     return await _hidden(entry_id, log) or await _entry_in_log(entry_id, log)
-
-
-def shown(item: WindowItem) -> Entry:
-    """Return an active entry with its pin as it is now."""
-    entry = item.entry
-    if entry.pinned == item.pinned:
-        return entry
-    return msgspec.structs.replace(entry, pinned=item.pinned)
 
 
 async def newest_entries(number: int, log: SessionLog) -> list[Entry] | None:

@@ -41,7 +41,7 @@ from memman.session.backoff import Backoff
 from memman.session.compressor import Compressor
 from memman.session.context import ContextBuilder, ContextRequest
 from memman.session.log import RETRIES, SessionLog
-from memman.session.lookup import find_entry, newest_entries, shown
+from memman.session.lookup import find_entry, newest_entries
 from memman.session.outbox import Outbox
 from memman.session.policy import AUTOMATIC, CompressionRequest
 from memman.session.shared import Shared
@@ -317,7 +317,7 @@ class Session:
         """Return the window in order."""
         async with self.log.lock:
             await self.log.require()
-            return [shown(item) for item in self.log.window.items]
+            return [item.shown() for item in self.log.window.items]
 
     async def entries(self, last: int | None) -> list[Entry]:
         """Return the added entries of the era that are not retracted: all, or the `last` newest."""
