@@ -11,6 +11,7 @@ hold, by name of the rule or invariant:
     each entry is represented once, dropped or deleted   every_acknowledged_entry_is_represented_once
     the log has no gaps                                  Oracle.apply
     a retry adds nothing, unless its entry was cleared   retry
+    a list that is sent again adds only its new messages send_list
     a late commit brings back nothing that was cleared   Oracle._compress
     the window is the fold of the log                    window_store_and_fold_agree
     pinned entries stay as they are, in order            entries_are_verbatim, window_store_and_fold_agree
@@ -54,6 +55,7 @@ from memman_postgres import AsyncPostgresStore, PostgresStore
 from memman import (
     AsyncMemoryManager,
     BudgetExceeded,
+    IdConflict,
     MemmanError,
     MemoryConfig,
     MemoryManager,
@@ -359,6 +361,13 @@ class OpenCall(NamedTuple):
     turn: str | int
 
 
+class SentMessage(NamedTuple):
+    """A message in the list of a framework, and the ids of its entries."""
+
+    message: dict[str, Any]
+    ids: list[str]
+
+
 class Laws(RuleBasedStateMachine):
     """Random operations on one session through both APIs, and the laws after each."""
 
@@ -375,6 +384,7 @@ class Laws(RuleBasedStateMachine):
         self.open_calls: list[OpenCall] = []
         self.pairs: list[tuple[str, str]] = []
         self.last: Operation | None = None
+        self.sent: list[SentMessage] = []
 
     @initialize(
         max_tokens=st.sampled_from([40, 90, 200]),
@@ -435,7 +445,8 @@ class Laws(RuleBasedStateMachine):
         )
         answer = answers[0]
         if name.startswith("add_") and not isinstance(answer, BaseException):
-            self.texts[answer.id] = " ".join(MARK.findall(answer.text))
+            for entry in answer if isinstance(answer, list) else [answer]:
+                self.texts[entry.id] = " ".join(MARK.findall(entry.text))
         return answer
 
     def _log(self) -> list[tuple[int, Record]]:
@@ -527,6 +538,61 @@ class Laws(RuleBasedStateMachine):
     def add_orphan(self, call_id: str | None) -> None:
         self._do("add_tool_result", "lost", self._mark(), call_id=call_id)
 
+    @rule(
+        kinds=st.lists(st.sampled_from(["user", "assistant", "calls", "tool"]), max_size=3),
+        skipped=st.integers(0, 4),
+        edited=st.sampled_from([False, False, False, True]),
+        elsewhere=st.booleans(),
+    )
+    def send_list(self, kinds: list[str], skipped: int, edited: bool, elsewhere: bool) -> None:
+        """A framework sends its list again, with more messages at the end or an edited one."""
+        self.sent += map(self._message, kinds)
+        sent = self.sent[skipped:]
+        messages, ids = [each.message for each in sent], [each.ids[0] for each in sent]
+        answered, added = self._expected(sent)
+        stored = [n for n, each in enumerate(sent) if each.ids[0] in {*answered} - {*added}]
+        if edited and stored:
+            messages[stored[0]] = {**messages[stored[0]], "role": "user", "content": "edited"}
+            head = self.apis[0].store.state(SESSION)
+            refused = self._do("add_messages", messages, ids=ids, elsewhere=elsewhere)
+            assert isinstance(refused, IdConflict)
+            assert self.apis[0].store.state(SESSION) == head
+            return
+        before = len(self._log())
+        found = self._do("add_messages", messages, "openai-chat", ids=ids, elsewhere=elsewhere)
+        assert [entry.id for entry in found] == answered
+        records = [record for _, record in self._log()[before:] if isinstance(record, Added)]
+        assert [record.id for record in records] == added
+
+    def _message(self, kind: str) -> SentMessage:
+        """Return a new message of a framework."""
+        name = f"sent{len(self.sent)}-{self.number}"
+        message: dict[str, Any] = {"role": kind, "content": self._mark()}
+        if kind == "tool":
+            return SentMessage({**message, "tool_call_id": f"{name}-lost"}, [name])
+        if kind != "calls":
+            return SentMessage(message, [name])
+        calls = [
+            {"id": f"{name}-{n}", "type": "function",
+             "function": {"name": "read", "arguments": json.dumps({"path": self._mark()})}}
+            for n in range(2)
+        ]  # fmt: skip
+        message = {**message, "role": "assistant", "tool_calls": calls}
+        return SentMessage(message, [name, f"{name}:1", f"{name}:2"])
+
+    def _expected(self, sent: list[SentMessage]) -> tuple[list[str], list[str]]:
+        """Return the ids of the entries that a list must give, and those that must be new."""
+        oracle = Oracle.of(self._log())
+        answered: list[str] = []
+        added: list[str] = []
+        for each in sent:
+            stored = [name for name in each.ids if name in oracle.era]
+            if not stored and oracle.deleted.isdisjoint(each.ids):
+                stored = each.ids
+                added += each.ids
+            answered += stored
+        return answered, added
+
     @rule(elsewhere=st.booleans())
     @precondition(lambda self: self.last is not None)
     def retry(self, elsewhere: bool) -> None:
@@ -544,19 +610,24 @@ class Laws(RuleBasedStateMachine):
     @rule(
         when=st.sampled_from(["before", "after"]),
         dies=st.booleans(),
-        verb=st.sampled_from(["add", "add", "compress", "undo_compression", "clear_session"]),
+        verb=st.sampled_from(["add", "send", "compress", "undo_compression", "clear_session"]),
         elsewhere=st.booleans(),
     )
     def fault_at_a_write(self, when: str, dies: bool, verb: str, elsewhere: bool) -> None:
-        adding = f"{self._mark()} again and again"
-        identified = {"id": f"own{self.number}-{len(self.texts)}", "compress": False}
+        adding: Any = f"{self._mark()} again and again"
+        identified: dict[str, Any] = {
+            "id": f"own{self.number}-{len(self.texts)}",
+            "compress": False,
+        }
+        name = "add_user_message"
+        if verb == "send":
+            name, adding = "add_messages", [{"role": "user", "content": adding}]
+            identified = {"ids": [identified["id"]], "compress": False}
         for api in self.apis:
             api.written.when = when
             api.written.fault = Crashed() if dies else StoreError("the answer did not come")
-        if verb == "add":
-            assert isinstance(
-                self._do("add_user_message", adding, **identified), Crashed | StoreError
-            )
+        if verb in ("add", "send"):
+            assert isinstance(self._do(name, adding, **identified), Crashed | StoreError)
         else:
             self._forget_pairs(verb)
             self._do(verb)
@@ -565,7 +636,7 @@ class Laws(RuleBasedStateMachine):
         if dies:
             self._restart()
         # A repeated operation is done once, by either manager; pending events are emitted then, too.
-        self._do("add_user_message", adding, elsewhere=elsewhere and dies, **identified)
+        self._do(name, adding, elsewhere=elsewhere and dies, **identified)
 
     def _restart(self) -> None:
         for api, emitted in zip(self.apis, self.emitted, strict=True):

@@ -46,7 +46,9 @@ def settings(**given: Any) -> dict[str, MemoryConfig]:
 
 @pytest.mark.parametrize("manager", [MemoryManager, AsyncMemoryManager])
 def test_every_method_is_listed_here(manager: type) -> None:
-    assert {*VERBS, "follow", "on", "aio"} == {name for name in dir(manager) if not name.startswith("_")}
+    assert {*VERBS, "follow", "on", "aio"} == {
+        name for name in dir(manager) if not name.startswith("_")
+    }
 
 
 @pytest.mark.parametrize("verb", ["__init__", *VERBS, "follow", "on"])

@@ -96,9 +96,11 @@ class Additions:
             return [], False
         await self._prepare(entries, named=named)
         known: dict[str, Entry | None] = {}
+        retracted: AbstractSet[str] = frozenset()
         if named:
-            known = await self._known([name for message in messages for name in message.ids])
-        fresh, shown = _without_known(messages, known)
+            ids = [name for message in messages for name in message.ids]
+            known, retracted = await self._known(ids)
+        fresh, shown = _without_known(messages, known, retracted)
         if fresh:
             records = self._records([self._counted(entry) for entry in fresh])
             if len({record.id for record in records}) < len(records):
@@ -111,7 +113,7 @@ class Additions:
                 for record, seq in zip(records, appended.seqs, strict=True)
             }
             self._report_altered(messages, {record.id for record in records})
-        return [entry for name in shown if (entry := known[name]) is not None], bool(fresh)
+        return [entry for name in shown if (entry := known.get(name)) is not None], bool(fresh)
 
     def _messages(
         self,
@@ -160,23 +162,26 @@ class Additions:
                     entry_id,
                 )
 
-    async def _known(self, ids: Sequence[str]) -> dict[str, Entry | None]:
-        """Return the entries of this era by those ids that are taken; None for a deleted entry."""
+    async def _known(self, ids: Sequence[str]) -> tuple[dict[str, Entry | None], set[str]]:
+        """Return the entries of this era by those ids that are taken, and the retracted ids.
+
+        None is a deleted entry, of any era.
+        """
         log = self._log
         active = {name: log.window.find(name) for name in ids}
         known: dict[str, Entry | None] = {
             name: item.entry for name, item in active.items() if item is not None
         }
         missing = [name for name, item in active.items() if item is None]
-        free: set[str] = set()  # of retracted entries
+        retracted: set[str] = set()
         for seq, record in await log.reader.naming(missing) if missing else ():
-            free.difference_update((record.id, *ids_moved_by(record)))
-            free.update(ids_retracted_by(record))
+            retracted.difference_update((record.id, *ids_moved_by(record)))
+            retracted.update(ids_retracted_by(record))
             if isinstance(record, Deleted):
                 known |= dict.fromkeys(record.ids)
             elif isinstance(record, Added) and seq > log.totals.era:
                 known[record.id] = msgspec.structs.replace(record.entry, seq=seq)
-        return {name: entry for name, entry in known.items() if name not in free}
+        return {name: known[name] for name in known if name not in retracted}, retracted
 
     def _redacted(
         self, new_entry: NewEntry, entry_id: str, pinned: bool, metadata: msgspec.Raw
@@ -292,12 +297,12 @@ class _Message(NamedTuple):
 
 
 def _without_known(
-    messages: Sequence[_Message], known: Mapping[str, Entry | None]
+    messages: Sequence[_Message], known: Mapping[str, Entry | None], retracted: AbstractSet[str]
 ) -> tuple[list[Entry], list[str]]:
     """Return the entries to append and the ids of all entries, in order.
 
-    An entry of an answer that is known in part gets the message id of that part. Raises `IdConflict` for a
-    known message with other content.
+    A message of which an entry is known or deleted is not appended. An entry of an answer that is known in
+    part gets the message id of that part. Raises `IdConflict` for a known message with other content.
     """
     taken = dict(known)
     fresh: list[Entry] = []
@@ -307,23 +312,31 @@ def _without_known(
             taken |= {entry.id: entry for entry in message.entries}
             fresh += message.entries
             continue
-        more = None if message.end is None else taken.get(message.end)
+        stored = [found for entry in message.entries if (found := taken.get(entry.id))]
+        if not stored:
+            continue
+        if _is_longer(stored[-1], taken.get(message.end or "")):
+            raise _other_content(message)
         for entry in message.entries:
-            stored = taken.get(entry.id)
-            longer = stored and more and stored.message_id == more.message_id is not None
-            if longer or entry.id not in taken or (stored and not _is_same_content(stored, entry)):
+            found = taken.get(entry.id)
+            if found is None and (entry.id in taken or entry.id in retracted):
+                continue
+            if found is None or not _is_same_content(found, entry):
                 raise _other_content(message)
-            if stored is not None and entry.message_id is not None:
-                message_ids[entry.message_id] = stored.message_id or entry.message_id
-    shown = [
-        entry.id for message in messages for entry in message.entries if taken[entry.id] is not None
-    ]
+            if entry.message_id is not None:
+                message_ids[entry.message_id] = found.message_id or entry.message_id
+    shown = [entry.id for message in messages for entry in message.entries]
     return [
         msgspec.structs.replace(
             entry, message_id=message_ids.get(entry.message_id, entry.message_id)
         )
         for entry in fresh
     ], shown
+
+
+def _is_longer(last: Entry, after: Entry | None) -> bool:
+    """Return whether a stored message has an entry after the last one that was given."""
+    return after is not None and last.message_id == after.message_id is not None
 
 
 def _other_content(message: _Message) -> IdConflict:

@@ -179,6 +179,18 @@ def test_deleted_message_stays_deleted(use: SyncUse) -> None:
     assert [entry.seq for entry in logged(use)] != [entry.seq for entry in first]
 
 
+def test_message_with_a_deleted_or_retracted_entry_is_known(use: SyncUse) -> None:
+    send(use, ("openai-chat", CHAT))
+    use.do("delete_entries", ["m1"])
+    use.do("retract", ["m1:2", "m2"])
+    again = send(use, ("openai-chat", CHAT))
+    assert [entry.id for entry in again] == ["m0", "m1:1", "m2", "m3", "m4", "m5"]
+    assert [entry.id for entry in logged(use)] == ["m0", "m1:1", "m3", "m4", "m5", "m2"]
+    use.do("clear_session")
+    again = send(use, ("openai-chat", CHAT))
+    assert [entry.id for entry in again] == ["m0", "m2", "m3", "m4", "m5"]
+
+
 def test_cleared_message_is_added_again(use: SyncUse, listed: Any) -> None:
     first = send(use, listed)
     use.do("clear_session")
