@@ -40,6 +40,7 @@ _ENCLOSED = (0x24B6, 0x24D0, 0x249C, 0x1F110, 0x1F130, 0x1F150, 0x1F170)
 MAX_NAME_CHARACTERS = 1_000
 MAX_SOURCE_CHARACTERS = 4_096
 _MAX_ID_BYTES = 255
+_MAX_CALL_ID_BYTES = 16_384  # some gateways put the model's signature into the id of a call
 _ADDRESS = re.compile(r"#([1-9][0-9]{0,17})(?:\.([1-9][0-9]{0,8}))?")
 _ODD_BRACKETS = "\uff3b\u3010\u3014\u27e6\u301a\u2045\u2772\u298b"
 # Cyrillic, Greek and other letters that look like those of our delimiters, in addition to the wide, the
@@ -449,7 +450,10 @@ def check_new_entry(new_entry: D) -> D:
     name, call_id, message_id = new_entry.name, new_entry.call_id, new_entry.message_id
     if name is not None and (plain := check_name(name, new_entry.type)) is not name:
         changed["name"] = plain
-    if call_id is not None and (plain := check_id(call_id, "call_id")) is not call_id:
+    if (
+        call_id is not None
+        and (plain := check_id(call_id, "call_id", _MAX_CALL_ID_BYTES)) is not call_id
+    ):
         changed["call_id"] = plain
     if message_id is not None and (plain := check_id(message_id, "message_id")) is not message_id:
         changed["message_id"] = plain
@@ -496,24 +500,13 @@ def _bytes_of(part: Part | str) -> int:
     return sum(_bytes_of(value) for value in values if value is not None)
 
 
-def check_id(value: object, what: str) -> str:
-    """Return the id as a plain string. Ids are opaque: 1 to 255 bytes, no control characters."""
-    if (
-        type(value) is str
-        and value.isascii()
-        and value.isprintable()
-        and 0 < len(value) <= _MAX_ID_BYTES
-    ):
+def check_id(value: object, what: str, most: int = _MAX_ID_BYTES) -> str:
+    """Return the id as a plain string. Ids are opaque: 1 to `most` bytes, no control characters."""
+    if type(value) is str and value.isascii() and value.isprintable() and 0 < len(value) <= most:
         return value
     plain = check_text(value, what)
-    if (
-        not plain
-        or len(plain) > _MAX_ID_BYTES
-        or (not plain.isascii() and len(plain.encode()) > _MAX_ID_BYTES)
-    ):
-        raise InvalidInput(
-            f"{what} must have 1 to {_MAX_ID_BYTES} bytes, not {len(plain.encode())}"
-        )
+    if not plain or len(plain) > most or (not plain.isascii() and len(plain.encode()) > most):
+        raise InvalidInput(f"{what} must have 1 to {most:,} bytes, not {len(plain.encode()):,}")
     if not plain.isprintable():
         raise InvalidInput(f"{what} {plain!r} holds control characters")
     return plain

@@ -179,7 +179,8 @@ def test_bad_session_id_is_refused_by_every_method(verb: str, kind: str) -> None
 @pytest.mark.parametrize("kind", [kind for kind in BAD_IDS if kind != "None"])
 @pytest.mark.parametrize("argument", ["id", "call_id", "message_id"])
 def test_a_bad_id_of_an_entry_is_refused_at_add(argument: str, kind: str) -> None:
-    given = {argument: BAD_IDS[kind]}
+    long = argument == "call_id" and kind.startswith("256")
+    given = {argument: BAD_IDS[kind] * (65 if long else 1)}
     refused(InvalidInput, argument, lambda memory: memory.add_tool_call("s", "shell", {}, **given))
 
 
@@ -188,6 +189,21 @@ def test_ids_of_255_bytes_and_any_script_are_taken() -> None:
     for name in ("a" * 255, "日本" * 42, "emoji 🙂 and spaces", "../../etc"):
         memory.add_user_message(name, "x", id=name)
         assert memory.get_entry(name, name).text == "x"
+
+
+def test_call_id_with_a_signature_is_taken() -> None:
+    memory = manager()
+    call_id = "call_1__thought__" + "c2ln" * 2_000
+    messages = [
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": call_id, "content": "ok"},
+    ]  # fmt: skip
+    memory.add_messages("s", messages)
+    assert memory.build_context("s").messages == messages
+    other = manager()
+    other.import_session(memory.export_session("s").to_json())
+    assert other.get_messages("s") == messages
 
 
 class Text(str):
