@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -126,11 +127,12 @@ class AsyncUse(SyncUse):
         return self.loop.run_until_complete(asyncio.wait_for(work, PATIENCE))
 
     def do(self, verb: str, *args: Any, session: str = SESSION, **keywords: Any) -> Any:
-        self.task = self.loop.create_task(getattr(self.memory, verb)(session, *args, **keywords))
+        work = getattr(self.memory.aio, verb)(session, *args, **keywords)
+        self.task = self.loop.create_task(work)
         return self._run(self.task)
 
     def begin(self, verb: str, *args: Any, **keywords: Any) -> Callable[[], Any]:
-        work = getattr(self.memory, verb)(SESSION, *args, **keywords)
+        work = getattr(self.memory.aio, verb)(SESSION, *args, **keywords)
         task = self.loop.create_task(work)
         return lambda: self._run(task)
 
@@ -144,10 +146,10 @@ class AsyncUse(SyncUse):
         self._run(asyncio.sleep(0.01))
 
     def swap(self, summarizer: Any) -> None:
-        self._run(self.memory.set_summarize_callback(summarizer))
+        self._run(self.memory.aio.set_summarize_callback(summarizer))
 
     def close(self) -> None:
-        self._run(self.memory.close())
+        self._run(self.memory.aio.close())
 
     def end(self) -> None:
         for task in asyncio.all_tasks(self.loop):
@@ -156,4 +158,29 @@ class AsyncUse(SyncUse):
         self.loop.close()
 
 
-APIS = {"sync": SyncUse, "async": AsyncUse}
+class Gate(asyncio.Event):
+    """An event of the loop that waits for it, which any thread may set."""
+
+    _loop_of_wait: asyncio.AbstractEventLoop | None = None
+
+    async def wait(self) -> Any:
+        self._loop_of_wait = asyncio.get_running_loop()
+        return await super().wait()
+
+    def set(self) -> None:
+        if self._loop_of_wait is None:
+            super().set()
+        elif not self._loop_of_wait.is_closed():
+            self._loop_of_wait.call_soon_threadsafe(super().set)
+
+
+class AioUse(AsyncUse):
+    """The `aio` of a `MemoryManager`, in an event loop, with async ports."""
+
+    manager = functools.partial(MemoryManager, async_ports=True)
+
+    def gate(self) -> Any:
+        return Gate()
+
+
+APIS = {"sync": SyncUse, "async": AsyncUse, "aio": AioUse}

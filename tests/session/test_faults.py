@@ -182,6 +182,7 @@ def _strike(scene: Scene, kind: str) -> None:
 CASES = [
     ("sync", "error"), ("sync", "killed"), ("sync", "interrupt"),
     ("async", "error"), ("async", "killed"), ("async", "cancel"),
+    ("aio", "error"), ("aio", "killed"),
 ]  # fmt: skip
 
 
