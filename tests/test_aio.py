@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -349,6 +350,22 @@ def test_hanging_async_summarizer_is_cancelled_at_its_deadline(make: Make) -> No
     assert [item.method for item in result.replacements] == ["digest"]
     assert "longer than 0.05 s" in failures[0].reason  # type: ignore[attr-defined] # of this kind
     until(lambda: summarizer.cancelled == 1)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer")
+def test_interrupt_cancels_an_async_summarizer(make: Make) -> None:
+    summarizer = AsyncScriptedSummarizer(Delayed("never", 10 * PATIENCE), "short")
+    memory = make(summarizer=summarizer)
+    fill(memory)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            memory.compress("s")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    until(lambda: summarizer.cancelled == 1)
+    assert memory.compress("s", summarize=True).compression_id
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """The laws of a session, on random sequences of operations, through all three APIs at once.
 
 Every operation goes to a `MemoryManager`, to an `AsyncMemoryManager` and to the `aio` of a `MemoryManager`,
-with the same clock and ids; each has a store of its own, on which a second writer works too. After each step
-the log, the window, the store and the events of all must agree with each other and with a plain second fold (`oracle`).
+with the same clock and ids; each has a store of its own, on which a second writer works too. After each
+step the log, the window, the store and the events of all must agree with each other and with a plain second
+fold (`oracle`).
 
 During a summary, other callers add, clear, undo, pin and delete through this manager or a second one on
 the same store, which compresses too (a second compression of one manager: test_concurrency). The laws,

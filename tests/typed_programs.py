@@ -3,6 +3,9 @@
 Nothing here runs. A comment marks each line that mypy must refuse; an unneeded mark is an error.
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from anthropic import Anthropic, omit
 from anthropic.types import ToolParam
 from memman_postgres.async_store import AsyncPostgresStore
@@ -12,8 +15,10 @@ from openai.types.chat import ChatCompletionToolParam
 
 from memman import (
     AsyncMemoryManager,
+    AsyncMethods,
     Context,
     Entry,
+    Memory,
     MemoryConfig,
     MemoryManager,
     SessionStats,
@@ -86,6 +91,19 @@ async def awaited() -> str:
     return ""
 
 
+async def adapter(memory: Memory) -> Context:
+    view: AsyncMethods = memory.aio
+    await view.add_user_message("s", "Hello")
+    await view.record_usage("s", input_tokens=12, cache_written_tokens=4)
+    await view.set_summarize_callback(summary)
+    return await view.build_context("s")
+
+
+def shared(store: AsyncStore) -> tuple[Coroutine[Any, Any, Context], Coroutine[Any, Any, Context]]:
+    memory = MemoryManager(store, summarizer=summary, async_ports=True)
+    return adapter(memory), adapter(AsyncMemoryManager())
+
+
 def made() -> MemoryManager:
     store: Store = PostgresStore("postgresql://db")
     config = MemoryConfig(strategy=(step, "summarise", drop_oldest), max_tokens=500)
@@ -106,6 +124,10 @@ def wrong(memory: MemoryManager) -> None:
     MemoryConfig(on_failure="fall")  # type: ignore[arg-type]
     MemoryConfig(strategy=5)  # type: ignore[arg-type]
     memory.add_user_message("s", None)  # type: ignore[arg-type]
+    memory.record_usage("s", input_tokens="12")  # type: ignore[arg-type]
+    memory.aio.add_user_message("s", None)  # type: ignore[arg-type,unused-coroutine]
+    memory.aio.get_stats()  # type: ignore[call-arg,unused-coroutine]
+    adapter(memory.aio)  # type: ignore[arg-type,unused-coroutine]
     memory.add_tool_result("s", "f", {"a": 1})  # type: ignore[arg-type]
     memory.build_context("s", budget="5")  # type: ignore[arg-type]
     memory.import_session({}, on_conflict="replace")  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ class PortLoop:
         renew_in_child(self._in_child)
 
     def _begin(self) -> None:
-        self._starting = threading.Lock()
+        self._using = threading.RLock()  # a signal handler may call the manager
         self._started: _Started | None = None
 
     def _in_child(self) -> None:
@@ -52,11 +52,13 @@ class PortLoop:
         """
         import asyncio
 
-        try:
-            call = asyncio.run_coroutine_threadsafe(_outcome(answer), self._loop())
-        except BaseException:
-            close_awaitable(answer)
-            raise
+        with self._using:  # what is started here precedes the end
+            try:
+                loop = self._loop()
+            except BaseException:
+                close_awaitable(answer)
+                raise
+            call = asyncio.run_coroutine_threadsafe(_outcome(answer), loop)
         try:
             if not wait([call], timeout).done:
                 raise SummarizerTimeout(f"the summarizer took longer than {timeout:g} s")
@@ -71,30 +73,30 @@ class PortLoop:
 
     def end(self) -> None:
         """Cancel what runs on the loop, and end its thread."""
-        with self._starting:
-            self._ended = True
-        if self._started is not None:
-            self._started.stop()
-            if not self.is_here():
-                self._started.thread.join(_END_SECONDS)
+        with self._using:
+            self._ended, started = True, self._started
+            if started is not None:
+                started.stop()
+        if started is not None and not self.is_here():
+            started.thread.join(_END_SECONDS)
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop, which runs."""
         import asyncio
 
-        with self._starting:
-            if self._ended:
-                raise StoreError("this manager was closed, and calls no async port any more")
-            if self._started is None:
-                loop, stopped = asyncio.new_event_loop(), asyncio.Event()
-                thread = threading.Thread(
-                    target=_serve, args=(loop, stopped), name="memman-ports", daemon=True
-                )
-                thread.start()
-                # A manager that is dropped without a close ends its thread too.
-                stop = weakref.finalize(self, loop.call_soon_threadsafe, stopped.set)
-                self._started = _Started(loop, thread, stop)
-            return self._started.loop
+        if self._ended:
+            raise StoreError("this manager was closed, and calls no async port any more")
+        if self._started is None:
+            loop, stopped = asyncio.new_event_loop(), asyncio.Event()
+            thread = threading.Thread(
+                target=_serve, args=(loop, stopped), name="memman-ports", daemon=True
+            )
+            thread.start()
+            # A manager that is dropped without a close ends its thread too.
+            stop = weakref.finalize(self, loop.call_soon_threadsafe, stopped.set)
+            stop.atexit = False
+            self._started = _Started(loop, thread, stop)
+        return self._started.loop
 
 
 def _serve(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
