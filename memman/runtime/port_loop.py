@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Awaitable
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -23,7 +22,7 @@ _inherited: list[asyncio.AbstractEventLoop] = []  # closing them would disturb t
 class _Started(NamedTuple):
     loop: asyncio.AbstractEventLoop
     thread: threading.Thread
-    stop: weakref.finalize[..., PortLoop]
+    stopped: asyncio.Event
 
 
 class PortLoop:
@@ -41,9 +40,12 @@ class PortLoop:
     def _in_child(self) -> None:
         """Begin without a thread."""
         if self._started is not None:
-            self._started.stop.detach()
             _inherited.append(self._started.loop)
         self._begin()
+
+    def __del__(self) -> None:
+        # A manager that is dropped without a close ends its thread too.
+        self._stop()
 
     def wait(self, answer: Awaitable[T], timeout: float | None = None) -> T:
         """Await `answer` on the loop, in the context of the caller, and return its result.
@@ -73,12 +75,18 @@ class PortLoop:
 
     def end(self) -> None:
         """Cancel what runs on the loop, and end its thread."""
+        thread = self._stop()
+        if thread not in (None, threading.current_thread()):
+            thread.join(_END_SECONDS)
+
+    def _stop(self) -> threading.Thread | None:
+        """Let the thread end, if there is one, and return it."""
         with self._using:
-            self._ended, started = True, self._started
-            if started is not None:
-                started.stop()
-        if started is not None and not self.is_here():
-            started.thread.join(_END_SECONDS)
+            self._ended, started, self._started = True, self._started, None
+            if started is None:
+                return None
+            started.loop.call_soon_threadsafe(started.stopped.set)
+            return started.thread
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop, which runs."""
@@ -92,10 +100,7 @@ class PortLoop:
                 target=_serve, args=(loop, stopped), name="memman-ports", daemon=True
             )
             thread.start()
-            # A manager that is dropped without a close ends its thread too.
-            stop = weakref.finalize(self, loop.call_soon_threadsafe, stopped.set)
-            stop.atexit = False
-            self._started = _Started(loop, thread, stop)
+            self._started = _Started(loop, thread, stopped)
         return self._started.loop
 
 
