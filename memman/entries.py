@@ -191,7 +191,8 @@ class NewEntry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An entry without id, time and count, as `parse` and the `add_*` methods create it.
 
     `message_index` is the index of the message that it was parsed from. `altered` is the reason if that
-    message could not be stored or read as it was; an entry has it in its metadata.
+    message could not be stored as it was, `kept` the reason if it could not be read and is kept whole; an
+    entry has both in its metadata.
     """
 
     type: EntryType
@@ -205,6 +206,7 @@ class NewEntry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     raw_json: msgspec.Raw = NO_JSON
     message_index: int = 0
     altered: str = ""
+    kept: str = ""
 
 
 D = TypeVar("D", NewEntry, Entry)
@@ -232,17 +234,18 @@ def entry_of(
         message_id=new_entry.message_id,
         is_error=new_entry.is_error,
         pinned=pinned,
-        metadata_json=_with_altered(metadata, new_entry.altered),
+        metadata_json=_with_notes(metadata, new_entry),
         raw_json=new_entry.raw_json,
     )
 
 
-def _with_altered(metadata: msgspec.Raw, altered: str) -> msgspec.Raw:
-    """Return metadata with a note of what was changed in the message."""
-    if not altered:
+def _with_notes(metadata: msgspec.Raw, new_entry: NewEntry) -> msgspec.Raw:
+    """Return metadata with the reasons why a message was altered or kept whole."""
+    reasons = {"altered": new_entry.altered, "kept": new_entry.kept}
+    notes = {name: reason for name, reason in reasons.items() if reason}
+    if not notes:
         return metadata
-    known = decode_json(metadata) or {}
-    return encode_json(known | {"memman": {"altered": altered}}, "metadata")
+    return encode_json((decode_json(metadata) or {}) | {"memman": notes}, "metadata")
 
 
 def parse_address(text: str) -> tuple[int, int] | None:

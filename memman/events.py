@@ -241,7 +241,7 @@ class CountFellBack(Event, frozen=True, kw_only=True):
 
 
 class MessageAltered(Event, frozen=True, kw_only=True):
-    """A message was altered, or kept whole, because it could not be stored or read as it was.
+    """A message was altered because it could not be stored, or kept whole because it could not be read.
 
     `entry_id` is that of its first entry.
     """

@@ -242,8 +242,8 @@ class AsyncMethods:
             unknown: "keep" for a caller that must not fail in the middle of a turn. A message that the
                 format cannot read is kept whole: `get_messages` returns it, and a context has it if the
                 format's rules allow it, else a note. Lone surrogates, and values that JSON does not have,
-                are replaced. `metadata["memman"]["altered"]` has the reason; a warning reports the first of
-                a session, the event `message_altered` each.
+                are replaced. The reason is in `metadata["memman"]`, under "kept" or "altered"; a warning
+                reports the first message of a session, the event `message_altered` each.
 
         Returns:
             The entries of all messages in order, also of those that were added before, without deleted

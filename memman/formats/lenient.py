@@ -133,14 +133,16 @@ def _whole(form: Format, index: int, given: PlainMessage, reason: str) -> NewEnt
         content="",
         name=f"an unknown message, {shape_of(given.message)}",
         message_index=index,
-        altered=f"kept whole: {given.altered or reason}",
+        altered=given.altered,
+        kept=reason,
     )
     if isinstance(given.message, str):
         return check_new_entry(msgspec.structs.replace(new_entry, content=given.message))
     try:
         return _with_message(new_entry, form, message)
-    except InvalidInput:  # it is too large
-        return _with_message(new_entry, form, _Alteration().plain(message))
+    except InvalidInput as error:  # it is too large
+        cut = msgspec.structs.replace(new_entry, altered=given.altered or str(error))
+        return _with_message(cut, form, _Alteration().plain(message))
 
 
 def _with_message(new_entry: NewEntry, form: Format, message: JSON) -> NewEntry:

@@ -132,7 +132,7 @@ class Additions:
             entries = []
             altered = ""
             for number, new_entry in enumerate(parsed):
-                altered = new_entry.altered
+                altered = new_entry.altered or new_entry.kept
                 labelled = msgspec.structs.replace(
                     new_entry, message_id=message_ids[new_entry.message_id]
                 )
@@ -283,7 +283,7 @@ class _Message(NamedTuple):
     """A message to add.
 
     `end` is the id that one more entry would have: if it is taken, the message was longer. None if memman
-    makes the ids. `altered` is that of its new entries.
+    makes the ids. `altered` is the reason if it is not stored as it was, or is kept whole.
     """
 
     entries: list[Entry]
