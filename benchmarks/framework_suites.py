@@ -1,0 +1,256 @@
+"""The frameworks' own tests, without memman and with memman's adapter in every agent that they create.
+
+    uv run python -m benchmarks.framework_suites [NAME ...] [--folder DIR]
+
+Each suite gets a new environment with the newest framework and its adapter. The tests are those of the
+framework's source distribution of the same version, from the package index that this machine uses. They run
+twice. A test that fails only with memman must be an expected difference of the suite.
+
+Exit code 1: another test fails with memman. Exit code 2: there is no source distribution with these tests.
+
+This module is also the pytest plugin that puts the adapter in, if MEMMAN_SUITE names a suite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+ROOT: Final = Path(__file__).parents[1]
+_MODULE: Final = "benchmarks.framework_suites"
+_AMPLE: Final = 100_000  # tokens: the tests' conversations are short
+_MINUTES: Final = 20
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite of a framework.
+
+    `expected` are the tests that may differ with memman, as patterns of their names with the reasons;
+    `inject` puts the adapter into the framework, before tests are imported.
+    """
+
+    distribution: str
+    adapter: str
+    tests: tuple[str, ...]
+    inject: Callable[[], None]
+    group: str | None = "test"  # the dependency group of the tests' own packages
+    packages: tuple[str, ...] = ()  # more packages of the tests
+    options: tuple[str, ...] = ()
+    expected: Mapping[str, str] = field(default_factory=dict)
+
+
+class Unavailable(Exception):
+    """A suite that cannot run on this machine."""
+
+
+# ---------------------------------------------------------------- injection
+
+
+def pytest_configure() -> None:
+    """Put the adapter into the framework whose suite runs."""
+    name = os.environ.get("MEMMAN_SUITE")
+    if name:
+        SUITES[name].inject()
+
+
+def _memory() -> Any:
+    from memman import MemoryConfig, MemoryManager
+
+    return MemoryManager(config=MemoryConfig(max_tokens=_AMPLE))
+
+
+def _inject_langchain() -> None:
+    import langchain.agents
+    import langchain.agents.factory
+    from memman_langchain import MemmanMiddleware
+
+    create = langchain.agents.factory.create_agent
+
+    @functools.wraps(create)
+    def create_agent(*arguments: Any, middleware: Any = (), **options: Any) -> Any:
+        added = [*middleware, MemmanMiddleware(_memory())]
+        return create(*arguments, middleware=added, **options)
+
+    for module in (langchain.agents, langchain.agents.factory):
+        vars(module)["create_agent"] = create_agent
+
+
+def _inject_langgraph() -> None:
+    import langgraph.prebuilt
+    import langgraph.prebuilt.chat_agent_executor
+    from memman_langchain import pre_model_hook
+
+    create = langgraph.prebuilt.chat_agent_executor.create_react_agent
+
+    @functools.wraps(create)
+    def create_react_agent(*arguments: Any, **options: Any) -> Any:
+        if options.get("pre_model_hook") is None and options.get("version", "v2") == "v2":
+            options["pre_model_hook"] = pre_model_hook(_memory())
+        return create(*arguments, **options)
+
+    for module in (langgraph.prebuilt, langgraph.prebuilt.chat_agent_executor):
+        vars(module)["create_react_agent"] = create_react_agent
+
+
+SUITES: Final[Mapping[str, Suite]] = {
+    "langchain": Suite(
+        distribution="langchain",
+        adapter="langchain",
+        tests=("tests/unit_tests/agents",),
+        inject=_inject_langchain,
+    ),
+    "langgraph-prebuilt": Suite(
+        distribution="langgraph-prebuilt",
+        adapter="langchain",
+        tests=("tests/test_react_agent.py",),
+        inject=_inject_langgraph,
+    ),
+}
+
+# ---------------------------------------------------------------- running
+
+
+def run(name: str, folder: Path) -> int:
+    """Run a suite twice, print its row and what differs; return the number of unexpected differences."""
+    suite = SUITES[name]
+    python = _environment(suite, folder / name)
+    version = _output(
+        python, "-c", f"import importlib.metadata as m; print(m.version({suite.distribution!r}))"
+    ).strip()
+    source = _source(suite, version, python, folder / name)
+    if suite.group:
+        group = f"{source / 'pyproject.toml'}:{suite.group}"
+        _install(python, "--no-sources", "--group", group)
+    without = _outcomes(suite, source, python, None)
+    with_memman = _outcomes(suite, source, python, name)
+    new = sorted(
+        test for test, passed in with_memman.items() if not passed and without.get(test, True)
+    )
+    unexpected = [test for test in new if not any(re.search(each, test) for each in suite.expected)]
+    row = (name, version, _counts(without), _counts(with_memman), f"{len(new)} ({len(unexpected)})")
+    print(f"| {' | '.join(row)} |", flush=True)
+    for test in new:
+        reasons = (why for each, why in suite.expected.items() if re.search(each, test))
+        print(f"    {test}: {next(reasons, 'UNEXPECTED')}")
+    return len(unexpected)
+
+
+def _environment(suite: Suite, folder: Path) -> Path:
+    """Return the Python of the environment with the newest framework, its adapter and pip."""
+    python = folder / "env" / "bin" / "python"
+    if not python.exists():
+        _call("uv", "venv", "--quiet", "--seed", "--python", "3.11", str(folder / "env"))
+    adapter = ROOT / "plugins" / f"memman-{suite.adapter}"
+    tools = ("pytest", "pytest-xdist", *suite.packages)
+    _install(python, "-e", str(ROOT), "-e", str(adapter), suite.distribution, *tools)
+    return python
+
+
+def _install(python: Path, *arguments: str) -> None:
+    # A framework may need a certifi that an index does not have yet; uv would take an older framework.
+    overrides = python.parents[2] / "overrides.txt"
+    overrides.write_text("certifi\n", encoding="utf-8")
+    options = ("--quiet", "--python", str(python), "--override", str(overrides))
+    _call("uv", "pip", "install", *options, *arguments)
+
+
+def _source(suite: Suite, version: str, python: Path, folder: Path) -> Path:
+    """Return the folder of the framework's source distribution."""
+    wanted = f"{suite.distribution}=={version}"
+    to = ("--dest", str(folder), "--no-deps", "--no-binary", ":all:", "--quiet")
+    _call(str(python), "-m", "pip", "download", *to, wanted)
+    [archive] = folder.glob(f"*{version}.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(folder, filter="data")
+    source = folder / archive.name.removesuffix(".tar.gz")
+    missing = [tests for tests in suite.tests if not (source / tests).exists()]
+    if missing:
+        raise Unavailable(f"the source distribution of {wanted} has no {', '.join(missing)}")
+    return source
+
+
+def _outcomes(suite: Suite, source: Path, python: Path, injected: str | None) -> dict[str, bool]:
+    """Return whether each test passed; skipped tests are left out."""
+    report = source.parent / f"{injected or 'baseline'}.xml"
+    command = [str(python), "-m", "pytest", "-p", _MODULE, "-q", "-n", "2", f"--junitxml={report}",
+               *suite.options, *suite.tests]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MEMMAN_SUITE": injected or ""}
+    log = report.with_suffix(".log")
+    with log.open("w", encoding="utf-8") as output:
+        subprocess.run(
+            command, cwd=source, env=environment, stdout=output, stderr=subprocess.STDOUT,
+            timeout=60 * _MINUTES,
+        )  # fmt: skip
+    if not report.exists():
+        raise Unavailable(f"the tests did not run: {log.read_text(encoding='utf-8')[-2_000:]}")
+    cases = ET.parse(report).iter("testcase")  # noqa: S314 - written by pytest, just now
+    return {
+        f"{case.get('classname')}::{case.get('name')}": not _children(case, "failure", "error")
+        for case in cases
+        if not _children(case, "skipped")
+    }
+
+
+def _children(case: ET.Element, *tags: str) -> bool:
+    return any(child.tag in tags for child in case)
+
+
+def _counts(outcomes: Mapping[str, bool]) -> str:
+    passed = sum(outcomes.values())
+    return f"{passed:,} / {len(outcomes) - passed}"
+
+
+def _call(*command: str) -> None:
+    _output(*command)
+
+
+def _output(*command: str | Path) -> str:
+    done = subprocess.run(
+        [str(each) for each in command], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise Unavailable(f"{' '.join(map(str, command))}: {done.stderr.strip()[-1_000:]}")
+    return done.stdout
+
+
+def main() -> int:
+    """Run the named suites, all by default."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SUITES))
+    parser.add_argument("--folder", type=Path, help="where environments and reports are kept")
+    given = parser.parse_args()
+    unknown = set(given.names) - set(SUITES)
+    if unknown:
+        parser.error(f"unknown suites: {', '.join(sorted(unknown))}")
+    unexpected, unavailable = 0, 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = (given.folder or Path(scratch)).absolute()
+        print("| suite | version | passed / failed | with memman | new failures (unexpected) |")
+        print("|---|---|---|---|---|", flush=True)
+        for name in given.names or SUITES:
+            started = time.monotonic()
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            try:
+                unexpected += run(name, folder)
+            except Unavailable as error:
+                unavailable += 1
+                print(f"    {name}: not run: {error}")
+            print(f"    {name}: {time.monotonic() - started:.0f} s", flush=True)
+    return 1 if unexpected else 2 if unavailable else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

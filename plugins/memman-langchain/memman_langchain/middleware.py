@@ -1,0 +1,239 @@
+"""memman as the memory of a LangChain agent, or in place of the summarization of deepagents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, NotRequired, cast
+
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
+from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr
+from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.runtime import Runtime
+
+from memman import BudgetExceeded, MemoryManager, valid_id
+from memman_langchain.log import (
+    FORMAT,
+    MessageLog,
+    ids_of,
+    native,
+    session_key,
+    tool_schemas,
+)
+from memman_langchain.models import model_name
+
+_LESS = 0.7  # of a refused request, for the second try
+
+_Request = ModelRequest[Any]
+_Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
+
+
+class MemmanState(AgentState[Any]):
+    """The agent's state with the session in force: `{"thread": ..., "session": ...}`."""
+
+    memman: Annotated[NotRequired[dict[str, str]], PrivateStateAttr]
+
+
+class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
+    """Keeps each request of an agent within its budget, and every message in memman's log.
+
+        agent = create_agent(model, tools, middleware=[MemmanMiddleware(MemoryManager("chat.db"))])
+
+    Put it last, so that it sees the changes that other middleware makes. Without a thread nothing is
+    stored: each request is fitted by itself.
+
+    Args:
+        memory: the manager. Its settings and its model decide when and how to compress.
+        budget: the most tokens of a request; the manager's own limit by default.
+        trim_state: whether messages that left the window are removed from the graph's state as well. The
+            log keeps them.
+        session_id: the session, or a function of the runtime that returns it; by default the id of the
+            thread, with `/NODE` for an agent inside a node of another graph.
+    """
+
+    state_schema = MemmanState
+    transformers = (InternalCallTransformer,)
+
+    def __init__(
+        self,
+        memory: MemoryManager,
+        *,
+        budget: int | None = None,
+        trim_state: bool = False,
+        session_id: str | Callable[[Runtime[Any]], str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.memory = memory
+        self.log = MessageLog(memory)
+        self._budget = budget
+        self._trim_state = trim_state
+        self._session_id = session_id
+
+    def before_model(self, state: MemmanState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Add the new messages to the log; name the session in the state."""
+        return self._follow(state, runtime)
+
+    async def abefore_model(
+        self, state: MemmanState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
+        """Do the same on a thread."""
+        return await asyncio.to_thread(self._follow, state, runtime)
+
+    def after_agent(self, state: MemmanState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Add the answer to the log."""
+        return self._follow(state, runtime)
+
+    async def aafter_agent(
+        self, state: MemmanState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
+        """Do the same on a thread."""
+        return await asyncio.to_thread(self._follow, state, runtime)
+
+    def wrap_model_call(
+        self, request: _Request, handler: Callable[[_Request], ModelResponse[Any]]
+    ) -> _Answer:
+        """Send memman's context; after an overflow once more, with less. Record the usage."""
+        fitted, tokens = self._fit(request, self._budget)
+        try:
+            answer = handler(fitted)
+        except ContextOverflowError as error:
+            answer = handler(self._fit_again(request, error, tokens))
+        self._record_usage(request, answer)
+        return answer
+
+    async def awrap_model_call(
+        self, request: _Request, handler: Callable[[_Request], Awaitable[ModelResponse[Any]]]
+    ) -> _Answer:
+        """Do the same, with memman's part on a thread."""
+        fitted, tokens = await asyncio.to_thread(self._fit, request, self._budget)
+        try:
+            answer = await handler(fitted)
+        except ContextOverflowError as error:
+            fitted = await asyncio.to_thread(self._fit_again, request, error, tokens)
+            answer = await handler(fitted)
+        await asyncio.to_thread(self._record_usage, request, answer)
+        return answer
+
+    def _follow(self, state: MemmanState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        thread, branch = self._session(state, runtime)
+        if thread is None or not state["messages"]:
+            return None
+        session = self.log.follow(thread, state["messages"], branch=branch)
+        update: dict[str, Any] = {}
+        if session != branch:
+            update["memman"] = {"thread": thread, "session": session}
+        if self._trim_state and (removal := self._trim(session, state["messages"])):
+            update["messages"] = removal
+        return update or None
+
+    def _trim(self, session: str, messages: list[AnyMessage]) -> list[Any]:
+        """Return the update that removes the messages before those that the window has whole."""
+        active, ids = self.memory.get_active_entries(session), ids_of(messages)
+        whole = {entry.id for entry in active}
+        first = max((n for n, one in enumerate(messages) if one.type in ("human", "ai")), default=0)
+        while first and valid_id(ids[first - 1]) in whole:
+            first -= 1
+        while first and messages[first].type == "tool":  # its call is not in the window
+            first += 1
+        if not first:
+            return []
+        if all(message.id for message in messages):
+            return [RemoveMessage(id=name) for name in ids[:first]]
+        kept = zip(messages[first:], ids[first:], strict=True)
+        named = [message.model_copy(update={"id": name}) for message, name in kept]
+        return [RemoveMessage(id=REMOVE_ALL_MESSAGES), *named]
+
+    def _fit(self, request: _Request, budget: int | None) -> tuple[_Request, int]:
+        """Return the request with memman's context, and its price."""
+        thread, session = self._session(request.state, request.runtime)
+        if not request.state["messages"]:
+            return request, 0
+        own = {message.id for message in request.state["messages"]}
+        pending = [message for message in request.messages if message.id not in own]
+        build: dict[str, Any] = {
+            "model": model_name(request.model),
+            "budget": budget,
+            "system": request.system_prompt or None,
+            "system_inline": False,
+            "tools": tool_schemas([*request.tools, *_formats(request.response_format)]) or None,
+        }
+        try:
+            if thread is None:
+                context = self.memory.fit_messages(request.messages, format=FORMAT, **build)
+                messages = native(context, request.messages)
+            else:
+                context = self.log.build(session or valid_id(thread), pending, **build)
+                messages = native(context, request.messages, pending)
+        except BudgetExceeded as error:
+            raise ContextOverflowError(str(error)) from error
+        sent = cast("list[AnyMessage]", messages)
+        return request.override(messages=sent), context.tokens.tokens
+
+    def _fit_again(self, request: _Request, error: ContextOverflowError, tokens: int) -> _Request:
+        """Return the request for a smaller budget than the one that the provider refused."""
+        name = model_name(request.model)
+        limits = self.memory.record_overflow(error, model=name).limits if name else None
+        most = min(tokens, limits.max_input) if limits else tokens
+        return self._fit(request, int(most * _LESS))[0]
+
+    def _record_usage(self, request: _Request, answer: _Answer) -> None:
+        thread, session = self._session(request.state, request.runtime)
+        if thread is None or not request.state["messages"]:
+            return
+        response = answer.model_response if isinstance(answer, ExtendedModelResponse) else answer
+        messages = response.result if isinstance(response, ModelResponse) else [response]
+        usages = (message.usage_metadata for message in messages if isinstance(message, AIMessage))
+        usage = next((usage for usage in usages if usage), None)
+        if usage:
+            self.memory.record_usage(
+                session or valid_id(thread), dict(usage), model=model_name(request.model)
+            )
+
+    def _session(
+        self, state: Mapping[str, Any], runtime: Runtime[Any]
+    ) -> tuple[str | None, str | None]:
+        """Return the thread's session, None without a thread, and the branch of it in this state."""
+        info = getattr(runtime, "execution_info", None)
+        thread: str | None
+        if self._session_id is not None:
+            named = self._session_id
+            thread = named(runtime) if callable(named) else named
+        elif info is not None and info.thread_id:
+            thread = session_key(info.thread_id, info.checkpoint_ns)
+        else:
+            return None, None
+        branch = state.get("memman") or {}
+        return thread, branch.get("session") if branch.get("thread") == thread else None
+
+
+class MemmanSummarization(MemmanMiddleware):
+    """`MemmanMiddleware` by the name of the summarization that it replaces.
+
+    `create_deep_agent(middleware=[MemmanSummarization(memory)])` puts it in the place of deepagents' own.
+    In `create_agent` it cannot be combined with LangChain's `SummarizationMiddleware`.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the middleware that it replaces."""
+        return "SummarizationMiddleware"
+
+
+def _formats(asked: Any) -> list[dict[str, Any]]:
+    """Return the schemas of a structured answer as the tools that LangChain makes of them."""
+    if asked is None:
+        return []
+    if isinstance(asked, ProviderStrategy):
+        specs = [asked.schema_spec]
+    else:
+        schema = asked.schema if isinstance(asked, AutoStrategy) else asked
+        strategy = asked if isinstance(asked, ToolStrategy) else ToolStrategy(schema)
+        specs = strategy.schema_specs
+    return [
+        {"name": spec.name, "description": spec.description, "parameters": spec.json_schema}
+        for spec in specs
+    ]
