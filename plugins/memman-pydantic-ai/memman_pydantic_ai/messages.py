@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+
 import msgspec
 
 from memman.display import safe_repr, shape_of
@@ -390,7 +391,7 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
         )
     parts = message["parts"]
     if message["kind"] == "response":
-        found = _parse_response(parts, label, names)
+        found = _parse_response(parts, names)
     else:
         ordered = sorted(parts, key=lambda part: not _is_result(part))
         found = [_parse_part(part, names) for part in ordered]
@@ -398,11 +399,15 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
     new_entry, kept = found[0]
     envelope = other_keys(message, _OF_MESSAGE)
     found[0] = new_entry, msgspec.structs.replace(kept, message=envelope)
-    return [_keeping(new_entry, kept) for new_entry, kept in found]
+    one = label if len(found) > 1 else None
+    return [
+        msgspec.structs.replace(_keeping(new_entry, kept), message_id=one)
+        for new_entry, kept in found
+    ]
 
 
-def _said(role: Role, content: Content, message_id: str | None = None) -> NewEntry:
-    return NewEntry(type="message", role=role, content=content, message_id=message_id)
+def _said(role: Role, content: Content) -> NewEntry:
+    return NewEntry(type="message", role=role, content=content)
 
 
 def _is_result(part: JSONObject) -> bool:
@@ -436,7 +441,9 @@ def _parse_part(part: JSONObject, names: Mapping[str, str]) -> tuple[NewEntry, _
 def _parse_result(part: JSONObject, names: Mapping[str, str]) -> tuple[NewEntry, _Kept]:
     call_id, name, content = part.get("tool_call_id"), part.get("tool_name"), part.get("content")
     if not isinstance(call_id, str) or not isinstance(name, str | None):
-        raise FormatError(f"a {part['part_kind']} needs a tool_call_id and a tool_name: {shape_of(part)}")
+        raise FormatError(
+            f"a {part['part_kind']} needs a tool_call_id and a tool_name: {shape_of(part)}"
+        )
     items = content if isinstance(content, list) else [content]
     kept = _NOTHING
     found: Content
@@ -455,7 +462,7 @@ def _parse_result(part: JSONObject, names: Mapping[str, str]) -> tuple[NewEntry,
 
 
 def _parse_response(
-    parts: Sequence[JSONObject], label: str, names: dict[str, str]
+    parts: Sequence[JSONObject], names: dict[str, str]
 ) -> list[tuple[NewEntry, _Kept]]:
     calls: list[tuple[NewEntry, _Kept]] = []
     said: list[Part] = []
@@ -463,7 +470,7 @@ def _parse_response(
     order = ""
     for part in parts:
         if part["part_kind"] == "tool-call":
-            calls.append(_parse_call(part, label, names))
+            calls.append(_parse_call(part, names))
             order += "u"
             continue
         found, rest = _read_said(part)
@@ -476,8 +483,7 @@ def _parse_response(
     plain = len(said) == 1 and not rests and isinstance(said[0], TextPart) and said[0].text
     content: Content = plain if isinstance(plain, str) else tuple(said) or ""
     mixed = order if "ut" in order else ""
-    own = _said("assistant", content, label if calls else None)
-    return [(own, _Kept(items=rests, order=mixed)), *calls]
+    return [(_said("assistant", content), _Kept(items=rests, order=mixed)), *calls]
 
 
 def _read_said(part: JSONObject) -> tuple[Part, JSONObject]:
@@ -497,12 +503,14 @@ def _read_said(part: JSONObject) -> tuple[Part, JSONObject]:
     return _opaque(part, "part_kind"), {}
 
 
-def _parse_call(part: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, _Kept]:
+def _parse_call(part: JSONObject, names: dict[str, str]) -> tuple[NewEntry, _Kept]:
     call_id, name, args = part.get("tool_call_id"), part.get("tool_name"), part.get("args")
     if not isinstance(call_id, str) or not isinstance(name, str):
         raise FormatError(f"a tool-call needs a tool_call_id and a tool_name: {shape_of(part)}")
     if not isinstance(args, str | dict | None):
-        raise FormatError(f"the args of a tool-call must be text or a dict, not {safe_repr(args, 40)}")
+        raise FormatError(
+            f"the args of a tool-call must be text or a dict, not {safe_repr(args, 40)}"
+        )
     names[call_id] = name
     style = {dict: "object", str: ""}.get(type(args), "null")
     new_entry = NewEntry(
@@ -511,7 +519,6 @@ def _parse_call(part: JSONObject, label: str, names: dict[str, str]) -> tuple[Ne
         content=args if isinstance(args, str) else _as_json(args) if args is not None else "",
         call_id=call_id or None,
         name=name,
-        message_id=label,
     )
     return new_entry, _Kept(part=other_keys(part, _OF_CALL), style=style)
 
@@ -562,7 +569,7 @@ def _file_part(item: JSONObject) -> Part | None:
     detail = vendor.get("detail") if isinstance(vendor, dict) else None
     if not all(isinstance(value, str) for value in (*where.values(), media_type or "")):
         return None
-    if item["kind"] == "image-url" or str(media_type).startswith("image/") and "data" in where:
+    if item["kind"] == "image-url" or (str(media_type).startswith("image/") and "data" in where):
         shown = detail if isinstance(detail, str) else None
         return ImagePart(media_type=media_type, detail=shown, **where)
     return FilePart(media_type=media_type, **where)

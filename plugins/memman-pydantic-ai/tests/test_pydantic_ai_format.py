@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from memman_pydantic_ai import PydanticAIFormat
 from pydantic_ai import messages as m
 
 from memman.protocols import Format
 from memman.testing import FormatConformance
-from memman_pydantic_ai import PydanticAIFormat
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 IMAGE = m.BinaryContent(b"\x89PNG\r\n\x1a\n", media_type="image/png")
