@@ -512,7 +512,7 @@ def _parse_call(part: JSONObject, names: dict[str, str]) -> tuple[NewEntry, _Kep
             f"the args of a tool-call must be text or a dict, not {safe_repr(args, 40)}"
         )
     names[call_id] = name
-    style = {dict: "object", str: ""}.get(type(args), "null")
+    style = "" if isinstance(args, str) else "null" if args is None else "object"
     new_entry = NewEntry(
         type="tool_call",
         role="assistant",
