@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from memman_pydantic_ai import MemmanHistory
 from pydantic import BaseModel
-from pydantic_ai import Agent, BinaryContent, ModelRetry, RunContext
+from pydantic_ai import Agent, BinaryContent, ModelRetry, RunContext, ToolReturn
 from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt
 from pydantic_ai.exceptions import ModelContextWindowExceededError, ModelHTTPError
 from pydantic_ai.messages import (
@@ -21,6 +22,7 @@ from pydantic_ai.messages import (
     SystemPromptPart,
     TextPart,
     ThinkingPart,
+    ToolAvailabilityDeltaPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -30,9 +32,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 
-from memman import AsyncMemoryManager, Compressed, MemoryConfig, MemoryManager, Retracted
+from memman import AsyncMemoryManager, MemoryConfig, MemoryManager
 from memman.formats.rules import check
-from memman_pydantic_ai import MemmanHistory
+from memman.records import ids_retracted_by
 
 from .pydantic_ai_agents import definition, flat
 
@@ -60,9 +62,469 @@ def answering(*parts: Any) -> FunctionModel:
 
 def stored(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Return messages as an application loads them again."""
-    return ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(list(messages)))
+    return ModelMessagesTypeAdapter.validate_json(
+        ModelMessagesTypeAdapter.dump_json(list(messages))
+    )
 
 
 def retractions(memory: MemoryManager, session_id: str = "s") -> int:
+    """Return how often entries were retracted."""
     log = memory.export_session(session_id).log
-    return sum(isinstance(record, Compressed) and record.method == "retract" for record in log)
+    return sum(bool(ids_retracted_by(record)) for record in log)
+
+
+def said(memory: MemoryManager, session_id: str = "s") -> list[str]:
+    """Return the texts of the log."""
+    return [entry.text for entry in memory.get_entries(session_id)]
+
+
+# ---------------------------------------------------------------- native objects
+
+
+def test_parts_are_sent_as_the_same_objects() -> None:
+    thought = ThinkingPart("hm", signature="c2ln", provider_name="anthropic")
+    sent = Sent()
+    agent = Agent(
+        answering(thought, TextPart("a dog")),
+        instructions="You see.",
+        capabilities=[MemmanHistory(MemoryManager(config=AMPLE), "s"), sent],
+    )
+    first = agent.run_sync(["What is this?", IMAGE, CachePoint()])
+    history = first.all_messages()
+    second = agent.run_sync("And now?", message_history=history)
+    request = sent.requests[-1]
+    assert all(message is own for message, own in zip(request, second.all_messages(), strict=False))
+    assert any(part is thought for part in request[1].parts)
+    assert isinstance(request[-1], ModelRequest)
+    assert request[-1].instructions == "You see."
+
+
+def test_history_of_the_application_stays_whole() -> None:
+    memory = MemoryManager(config=MemoryConfig(max_tokens=400))
+    sent = Sent()
+    agent = Agent(
+        answering(TextPart("word " * 30)), capabilities=[MemmanHistory(memory, "s"), sent]
+    )
+    history: list[ModelMessage] = []
+    for turn in range(30):
+        history = agent.run_sync(f"question {turn}", message_history=history).all_messages()
+    assert len(history) == 60
+    assert len(sent.requests[-1]) < 30
+    assert "memman" not in str(history)
+    assert said(memory) == [message["content"] for message in flat(history)]
+
+
+def test_clipped_result_is_sent_short_and_kept_whole() -> None:
+    memory = MemoryManager(config=MemoryConfig(max_tokens=900))
+    sent = Sent()
+    agent = Agent(TestModel(), capabilities=[MemmanHistory(memory, "s"), sent])
+
+    @agent.tool_plain
+    def read() -> dict[str, Any]:
+        return {"lines": [f"line {number} of the file" for number in range(400)]}
+
+    history = agent.run_sync("Read it.").all_messages()
+    result = history[2].parts[0]
+    assert isinstance(result, ToolReturnPart)
+    shown = sent.requests[-1][-1].parts[0]
+    assert isinstance(shown, ToolReturnPart)
+    assert (shown.tool_call_id, shown.tool_name) == (result.tool_call_id, "read")
+    assert len(shown.model_response_str()) < len(result.model_response_str()) // 2
+    assert result.model_response_str() in said(memory)
+
+
+# ---------------------------------------------------------------- edited histories
+
+
+def conversation(memory: MemoryManager, turns: int = 4) -> list[ModelMessage]:
+    agent = Agent(answering(TextPart("yes")), capabilities=[MemmanHistory(memory, "s")])
+    history: list[ModelMessage] = []
+    for turn in range(turns):
+        history = agent.run_sync(f"question {turn}", message_history=history).all_messages()
+    return history
+
+
+def continued(memory: MemoryManager, history: Sequence[ModelMessage]) -> list[str]:
+    """Return the texts that another process sends when it continues a history."""
+    sent = Sent()
+    agent = Agent(answering(TextPart("yes")), capabilities=[MemmanHistory(memory, "s"), sent])
+    agent.run_sync("last", message_history=history)
+    return [message["content"] for message in flat(sent.requests[-1])]
+
+
+def texts(history: Sequence[ModelMessage]) -> list[str]:
+    return [message["content"] for message in flat(history)]
+
+
+def test_stored_history_is_recognised() -> None:
+    memory = MemoryManager(config=AMPLE)
+    history = stored(conversation(memory))
+    assert continued(memory, history) == [*texts(history), "last"]
+    assert retractions(memory) == 0
+    assert len(memory.get_entries("s")) == 10
+
+
+def test_edited_message_replaces_its_tail() -> None:
+    memory = MemoryManager(config=AMPLE)
+    history = conversation(memory)
+    history[4] = ModelRequest(parts=[UserPromptPart("question 2, edited")])
+    assert continued(memory, history) == [*texts(history), "last"]
+    assert said(memory) == [*texts(history), "last", "yes"]
+    assert retractions(memory) == 1
+
+
+def test_part_edited_in_place_replaces_its_tail() -> None:
+    memory = MemoryManager(config=AMPLE)
+    sent = Sent()
+    agent = Agent(answering(TextPart("yes")), capabilities=[MemmanHistory(memory, "s"), sent])
+    history = agent.run_sync("my password is 1234").all_messages()
+    part = history[0].parts[0]
+    assert isinstance(part, UserPromptPart)
+    part.content = "my password is ****"
+    agent.run_sync("last", message_history=history)
+    assert "1234" not in str(flat(sent.requests[-1]))
+    assert "my password is ****" in said(memory)
+
+
+def test_message_inserted_in_the_middle_keeps_its_place() -> None:
+    memory = MemoryManager(config=AMPLE)
+    history = conversation(memory)
+    history[2:2] = [ModelRequest(parts=[UserPromptPart("by the way")])]
+    assert continued(memory, history) == [*texts(history), "last"]
+    assert said(memory) == [*texts(history), "last", "yes"]
+
+
+def test_messages_removed_in_the_middle_leave_the_context() -> None:
+    memory = MemoryManager(config=AMPLE)
+    history = conversation(memory)
+    del history[2:4]
+    assert continued(memory, history) == [*texts(history), "last"]
+
+
+def test_branch_and_return_show_each_branch() -> None:
+    memory = MemoryManager(config=AMPLE)
+    history = conversation(memory)
+    other = [*history[:4], ModelRequest(parts=[UserPromptPart("another way")]), history[5]]
+    assert continued(memory, other) == [*texts(other), "last"]
+    assert continued(memory, history) == [*texts(history), "last"]
+
+
+def test_merged_requests_are_recognised() -> None:
+    memory = MemoryManager(config=AMPLE)
+    history = conversation(memory, 2)
+    history.append(ModelRequest(parts=[UserPromptPart("and this")]))  # as after a run that failed
+    assert continued(memory, history)[-2:] == ["and this", "last"]
+    merged = [*history[:-1], ModelRequest(parts=[*history[-1].parts, UserPromptPart("last")])]
+    before = retractions(memory)
+    sent = continued(memory, merged)
+    assert sent[-3:] == ["and this", "last", "last"]
+    assert retractions(memory) <= before + 1  # of the second "last", which is another one
+
+
+def test_retracted_and_deleted_entries_stay_hidden() -> None:
+    memory = MemoryManager(config=AMPLE)
+    history = conversation(memory)
+    ids = [entry.id for entry in memory.get_entries("s")]
+    memory.retract("s", [ids[2]], reason="the user's wish")
+    memory.delete_entries("s", [ids[4]])
+    for _ in range(2):
+        shown = continued(memory, history)
+        assert "question 1" not in shown
+        assert "question 2" not in shown
+        assert shown[-1] == "last"
+
+
+def test_two_processes_continue_one_session(tmp_path: Any) -> None:
+    path = str(tmp_path / "chat.db")
+    first, second = (MemoryManager(path, config=AMPLE) for _ in range(2))
+    with first, second:
+        sent = Sent()
+        model = answering(TextPart("yes"))
+        here = Agent(model, capabilities=[MemmanHistory(first, "s"), sent])
+        there = Agent(model, capabilities=[MemmanHistory(second, "s")])
+        start = here.run_sync("one").all_messages()
+        there.run_sync("two", message_history=stored(start))
+        here.run_sync("another two", message_history=start)
+        assert texts(sent.requests[-1]) == ["one", "yes", "another two"]
+
+
+# ---------------------------------------------------------------- prompts, tools, outputs
+
+
+def test_standing_prompts_are_sent_anew_and_not_logged() -> None:
+    memory = MemoryManager(config=MemoryConfig(max_tokens=600))
+    sent = Sent()
+    prompts = iter(range(100))
+    capabilities = [ReinjectSystemPrompt(replace_existing=True), MemmanHistory(memory, "s"), sent]
+    agent = Agent(answering(TextPart("yes")), capabilities=capabilities)
+
+    @agent.system_prompt
+    def now() -> str:
+        return f"It is {next(prompts)} o'clock."
+
+    history: list[ModelMessage] = []
+    for turn in range(40):
+        asked = f"question {turn} " + "word " * 20
+        history = stored(agent.run_sync(asked, message_history=history).all_messages())
+        first = sent.requests[-1][0].parts[0]
+        assert isinstance(first, SystemPromptPart)
+        assert history[0].parts[0].content == first.content  # type: ignore[union-attr]  # a prompt
+    assert "o'clock" not in str(said(memory))
+    assert retractions(memory) == 0
+
+
+class Answer(BaseModel):
+    """An answer with a schema of its own."""
+
+    text: str
+
+
+def test_output_tools_are_priced_with_the_others() -> None:
+    memory = MemoryManager(config=MemoryConfig(max_tokens=1_200))
+    Answer.__doc__ = "A long description. " * 100
+    seen: list[int] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        [tool] = info.output_tools
+        counted = memory.count_tokens(flat(messages), tools=[definition(tool)])
+        seen.append(counted.tokens)
+        return ModelResponse(parts=[ToolCallPart(tool.name, {"text": "yes " * 40})])
+
+    agent = Agent(
+        FunctionModel(answer), output_type=Answer, capabilities=[MemmanHistory(memory, "s")]
+    )
+    history: list[ModelMessage] = []
+    for turn in range(20):
+        history = agent.run_sync(f"question {turn}", message_history=history).all_messages()
+    assert 600 < max(seen) <= 1_200
+    assert said(memory)[-1] == "Final result processed."
+
+
+def test_retried_tool_call_is_logged_with_its_feedback() -> None:
+    memory = MemoryManager(config=AMPLE)
+    agent = Agent(TestModel(), capabilities=[MemmanHistory(memory, "s")], retries=2)
+    tried: list[int] = []
+
+    @agent.tool_plain
+    def read() -> str:
+        tried.append(1)
+        if len(tried) == 1:
+            raise ModelRetry("try again")
+        return "done"
+
+    @agent.output_validator
+    def check_output(text: str) -> str:
+        if len(tried) < 3:
+            tried.append(1)
+            raise ModelRetry("longer, please")
+        return text
+
+    agent.run_sync("Read it.")
+    results = [entry for entry in memory.get_entries("s") if entry.type == "tool_result"]
+    assert [(entry.text, entry.is_error) for entry in results][:2] == [
+        ("try again", True),
+        ("done", False),
+    ]
+    assert "longer, please" in said(memory)
+
+
+def test_approval_and_denial_continue_the_session() -> None:
+    memory = MemoryManager(config=AMPLE)
+    sent = Sent()
+    agent = Agent(
+        TestModel(),
+        output_type=[str, DeferredToolRequests],
+        capabilities=[MemmanHistory(memory, "s"), sent],
+    )
+
+    @agent.tool_plain(requires_approval=True)
+    def delete(path: str) -> str:
+        return f"deleted {path}"
+
+    @agent.tool_plain(requires_approval=True)
+    def rename(path: str) -> str:
+        return f"renamed {path}"
+
+    paused = agent.run_sync("Clean up.")
+    assert isinstance(paused.output, DeferredToolRequests)
+    first, second = paused.output.approvals
+    decided = DeferredToolResults(
+        approvals={first.tool_call_id: True, second.tool_call_id: ToolDenied("not this one")}
+    )
+    history = stored(paused.all_messages())
+    done = agent.run_sync(message_history=history, deferred_tool_results=decided)
+    assert not check(flat(sent.requests[-1]), "openai-chat")
+    assert said(memory) == [
+        message["content"] if "tool_calls" not in message else call["function"]["arguments"]
+        for message in flat(done.all_messages())
+        for call in message.get("tool_calls", [{}])
+    ]
+    assert retractions(memory) == 0
+
+
+def test_tool_named_by_a_state_part_stays_in_the_context() -> None:
+    memory = MemoryManager(config=MemoryConfig(max_tokens=700))
+    sent = Sent()
+    agent: Agent[None, str] = Agent(
+        answering(TextPart("yes " * 20)), capabilities=[MemmanHistory(memory, "s"), sent]
+    )
+
+    @agent.instructions
+    def nothing() -> str:
+        return "Be brief."
+
+    @agent.tool_plain
+    def first() -> str:
+        return "1"
+
+    history = agent.run_sync("question").all_messages()
+    delta = ToolAvailabilityDeltaPart(tools_added=["first"])
+    history.append(ModelRequest(parts=[delta, UserPromptPart("there is a tool")]))
+    history.append(ModelResponse(parts=[TextPart("good")]))
+    for turn in range(30):
+        history = agent.run_sync(f"question {turn}", message_history=history).all_messages()
+    assert any(part is delta for message in sent.requests[-1] for part in message.parts)
+
+
+# ---------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_request_that_is_too_long_is_sent_again_shorter(stream: bool) -> None:
+    memory = MemoryManager(config=AMPLE)
+    lengths: list[int] = []
+
+    def refused(messages: list[ModelMessage]) -> None:
+        lengths.append(len(str(flat(messages))))
+        if lengths[-1] > 4_000:
+            raise ModelContextWindowExceededError("m", "the input is too long")
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        refused(messages)
+        return ModelResponse(parts=[TextPart("word " * 40)])
+
+    async def answer_in_pieces(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        refused(messages)
+        yield "word " * 40
+
+    model = FunctionModel(answer, stream_function=answer_in_pieces)
+    agent = Agent(model, capabilities=[MemmanHistory(memory, "s")])
+
+    async def turn(text: str, history: list[ModelMessage]) -> list[ModelMessage]:
+        if not stream:
+            return (await agent.run(text, message_history=history)).all_messages()
+        async with agent.run_stream(text, message_history=history) as result:
+            await result.get_output()
+            return result.all_messages()
+
+    history: list[ModelMessage] = []
+    for number in range(30):
+        history = asyncio.run(turn(f"question {number}", history))
+    assert len(history) == 60
+    assert 1 <= sum(length > 4_000 for length in lengths) <= 4
+
+
+def test_limit_in_an_error_is_learned() -> None:
+    memory = MemoryManager(model="gpt-5", config=AMPLE)
+    refusals: list[int] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        tokens = memory.count_tokens(flat(messages)).tokens
+        if tokens > 1_000:
+            refusals.append(tokens)
+            text = f"maximum context length is 1000 tokens. However, you requested {tokens} tokens"
+            raise ModelHTTPError(400, "gpt-5", {"message": text, "code": "context_length_exceeded"})
+        return ModelResponse(parts=[TextPart("word " * 40)])
+
+    memory.update_config(reserve_output=0)
+    agent = Agent(FunctionModel(answer), capabilities=[MemmanHistory(memory, "s")])
+    history: list[ModelMessage] = []
+    for turn in range(40):
+        history = agent.run_sync(f"question {turn}", message_history=history).all_messages()
+    assert len(refusals) == 1
+
+
+def test_other_errors_are_not_retried() -> None:
+    asked: list[int] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        asked.append(1)
+        raise ModelHTTPError(429, "m", {"message": "too many tokens per minute"})
+
+    agent = Agent(FunctionModel(answer), capabilities=[MemmanHistory(MemoryManager(), "s")])
+    with pytest.raises(ModelHTTPError):
+        agent.run_sync("question")
+    assert len(asked) == 1
+
+
+def test_value_that_is_not_json_does_not_end_the_run() -> None:
+    memory = MemoryManager(config=AMPLE)
+    agent = Agent(TestModel(), capabilities=[MemmanHistory(memory, "s")])
+
+    @agent.tool_plain
+    def read() -> Any:
+        return ToolReturn(return_value="done", metadata={"handle": object()})
+
+    history = agent.run_sync("Read it.").all_messages()
+    agent.run_sync("Again.", message_history=history)
+    assert said(memory)[2] == "done"
+    assert retractions(memory) == 0
+
+
+# ---------------------------------------------------------------- ways to run
+
+
+def test_iterated_run_is_logged_whole() -> None:
+    memory = MemoryManager(config=AMPLE)
+    agent = Agent(TestModel(), capabilities=[MemmanHistory(memory)])
+
+    @agent.tool_plain
+    def read() -> str:
+        return "read"
+
+    async def run() -> tuple[str, list[ModelMessage]]:
+        async with agent.iter("Read it.") as run:
+            async for _ in run:
+                pass
+            assert run.result is not None
+            conversation_id = run.result.conversation.conversation_id
+            return conversation_id, run.result.all_messages()
+
+    session_id, history = asyncio.run(run())
+    assert len(memory.get_entries(session_id)) == len(flat(history))
+
+
+def test_agent_that_is_a_tool_has_a_session_of_its_own() -> None:
+    memory = MemoryManager(config=AMPLE)
+    history = MemmanHistory(memory)
+    inner = Agent(TestModel(custom_output_text="inner"), capabilities=[history])
+    outer = Agent(TestModel(), capabilities=[history])
+
+    @outer.tool_plain
+    async def ask() -> str:
+        return (await inner.run("a question")).output
+
+    outer.run_sync("Ask it.", conversation_id="outer")
+    sessions = [info.session_id for info in memory.list_sessions()]
+    assert len(sessions) == 2
+    assert said(memory, "outer")[0] == "Ask it."
+
+
+def test_async_manager_serves_one_loop() -> None:
+    async def run() -> int:
+        async with AsyncMemoryManager(config=AMPLE) as memory:
+            agent = Agent(TestModel(), capabilities=[MemmanHistory(memory, "s")])
+            history = (await agent.run("one")).all_messages()
+            await agent.run("two", message_history=history)
+            return len(await memory.get_entries("s"))
+
+    assert asyncio.run(run()) == 4
+
+
+def test_capability_given_twice_is_one() -> None:
+    memory = MemoryManager(config=AMPLE)
+    agent = Agent(
+        TestModel(), capabilities=[MemmanHistory(memory, "s"), MemmanHistory(memory, "s")]
+    )
+    agent.run_sync("question")
+    assert len(memory.get_entries("s")) == 2

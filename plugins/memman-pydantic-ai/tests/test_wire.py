@@ -1,0 +1,165 @@
+"""The requests that pydantic-ai's own models of two providers send, by the providers' rules."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any
+
+import pytest
+from memman_pydantic_ai import MemmanHistory
+from pydantic_ai import Agent, BinaryContent
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from memman import MemoryConfig, MemoryManager
+from memman.formats.rules import check
+from memman.testing import Answer, LoopbackServer
+from memman.testing.loopback import Received
+
+BUDGET = 2_500
+IMAGE = BinaryContent(b"\x89PNG\r\n\x1a\n", media_type="image/png")
+Body = dict[str, Any]
+
+
+class Provider(LoopbackServer):
+    """A provider that requests two tool calls after a user's message, and answers after their results."""
+
+    def __init__(self, reply: Callable[[Body, int], Body]) -> None:
+        super().__init__("", ())
+        self._reply = reply
+
+    def answer_to(self, request: Received) -> Answer:
+        """Return the reply to a request."""
+        self.received.append(request)
+        return Answer(body=self._reply(request.body, len(self.received)))
+
+    @contextmanager
+    def running(self) -> Iterator[list[Received]]:
+        """Serve for the length of the block; yields the requests."""
+        with self:
+            thread = Thread(target=self.serve_forever, args=(0.01,), daemon=True)
+            thread.start()
+            yield self.received
+            self.shutdown()
+            thread.join()
+
+
+def openai_reply(body: Body, number: int) -> Body:
+    if body["messages"][-1]["role"] == "tool":
+        message = {"role": "assistant", "content": f"answer {number}"}
+    else:
+        calls = [
+            {
+                "id": f"call_{number}{letter}",
+                "type": "function",
+                "function": {"name": "read", "arguments": json.dumps({"path": f"{letter}.py"})},
+            }
+            for letter in "ab"
+        ]
+        message = {"role": "assistant", "content": None, "tool_calls": calls}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    return {"id": f"r{number}", "object": "chat.completion", "created": 1, "model": "gpt-5",
+            "choices": [choice], "usage": usage}  # fmt: skip
+
+
+def anthropic_reply(body: Body, number: int) -> Body:
+    last = body["messages"][-1]["content"]
+    answered = isinstance(last, list) and any(block["type"] == "tool_result" for block in last)
+    thought = {
+        "type": "thinking",
+        "thinking": f"thought {number}",
+        "signature": f"c2lnbmVk{number}",
+    }
+    blocks: list[Body] = [thought]
+    if answered:
+        blocks.append({"type": "text", "text": f"answer {number}"})
+    else:
+        blocks += [
+            {
+                "type": "tool_use",
+                "id": f"toolu_{number}{letter}",
+                "name": "read",
+                "input": {"path": letter},
+            }
+            for letter in "ab"
+        ]
+    return {"id": f"m{number}", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+            "content": blocks, "stop_reason": "end_turn" if answered else "tool_use",
+            "stop_sequence": None, "usage": {"input_tokens": 0, "output_tokens": 0}}  # fmt: skip
+
+
+def openai_model(url: str) -> Model:
+    provider = OpenAIProvider(api_key="none", base_url=url)
+    return OpenAIChatModel("gpt-5", provider=provider)
+
+
+def anthropic_model(url: str) -> Model:
+    provider = AnthropicProvider(api_key="none", base_url=url)
+    return AnthropicModel("claude-sonnet-4-5", provider=provider)
+
+
+def parts_of(messages: list[ModelMessage]) -> Iterator[object]:
+    for message in messages:
+        yield from message.parts
+
+
+@pytest.mark.parametrize(
+    ("model", "reply", "rules"),
+    [
+        (openai_model, openai_reply, "openai-chat"),
+        (anthropic_model, anthropic_reply, "anthropic"),
+    ],
+)
+def test_wire_is_valid_and_within_the_budget(
+    model: Callable[[str], Model], reply: Callable[[Body, int], Body], rules: str
+) -> None:
+    server = Provider(reply)
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=BUDGET))
+    capabilities = [MemmanHistory(memory, "s")]
+    agent = Agent(model(server.url), instructions="You read code.", capabilities=capabilities)
+    numbers = itertools.count()
+
+    @agent.tool_plain
+    def read(path: str) -> str:
+        """Read a file."""
+        return f"# {path} {next(numbers)}\n" + "total = total + compute(row)\n" * 25
+
+    async def play() -> list[ModelMessage]:
+        history: list[ModelMessage] = []
+        for turn in range(40):
+            prompt: Any = [f"question {turn}", IMAGE] if turn % 10 == 9 else f"question {turn}"
+            history = (await agent.run(prompt, message_history=history)).all_messages()
+        return history
+
+    with server.running() as received:
+        history = asyncio.run(play())
+    assert len(received) == 80
+    for number, body in enumerate(request.body for request in received):
+        assert not check(body["messages"], rules, system=body.get("system")), number
+        counted = memory.count_tokens(
+            body["messages"], system=body.get("system"), tools=body["tools"]
+        )
+        assert counted.tokens <= BUDGET, number
+    results = [entry for entry in memory.get_entries("s") if entry.type == "tool_result"]
+    assert len(results) == 80
+    assert all(len(entry.text) > 700 for entry in results)
+    document = memory.export_session("s").to_json()
+    if rules == "anthropic":
+        assert all(f"c2lnbmVk{number}" in document for number in range(1, 81))
+        assert "c2lnbmVk79" in str(received[-1].body)
+    # The log in pydantic-ai's own format is the history, part by part.
+    logged = ModelMessagesTypeAdapter.validate_python(
+        memory.get_messages("s", format="pydantic-ai")
+    )
+    loaded = ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(history))
+    assert list(parts_of(logged)) == list(parts_of(loaded))
