@@ -40,7 +40,10 @@ class Provider(LoopbackServer):
     def answer_to(self, request: Received) -> Answer:
         """Return the reply to a request."""
         self.received.append(request)
-        return Answer(body=self._reply(request.body, len(self.received)))
+        reply = self._reply(request.body, len(self.received))
+        if not request.body.get("stream"):
+            return Answer(body=reply)
+        return Answer(body=streamed(reply), headers={"content-type": "text/event-stream"})
 
     @contextmanager
     def running(self) -> Iterator[list[Received]]:
@@ -106,6 +109,33 @@ def openai_model(url: str) -> Model:
 def anthropic_model(url: str) -> Model:
     provider = AnthropicProvider(api_key="none", base_url=url)
     return AnthropicModel("claude-sonnet-4-5", provider=provider)
+
+
+def streamed(reply: Body) -> bytes:
+    """Return a reply of Anthropic's as server-sent events: pydantic-ai requests it so."""
+    deltas = {"thinking": "thinking", "text": "text", "tool_use": "input_json"}
+    events: list[Body] = [{"type": "message_start", "message": {**reply, "content": []}}]
+    for index, block in enumerate(reply["content"]):
+        kind = block["type"]
+        empty = {**block, "input": {}} if kind == "tool_use" else {**block, kind: ""}
+        said = json.dumps(block["input"]) if kind == "tool_use" else block[kind]
+        field = "partial_json" if kind == "tool_use" else kind
+        delta = {"type": f"{deltas[kind]}_delta", field: said}
+        changes = [delta]
+        if kind == "thinking":
+            empty["signature"] = ""
+            changes.append({"type": "signature_delta", "signature": block["signature"]})
+        events.append({"type": "content_block_start", "index": index, "content_block": empty})
+        events += [
+            {"type": "content_block_delta", "index": index, "delta": change} for change in changes
+        ]
+        events.append({"type": "content_block_stop", "index": index})
+    end = {"stop_reason": reply["stop_reason"], "stop_sequence": None}
+    events.append({"type": "message_delta", "delta": end, "usage": {"output_tokens": 0}})
+    events.append({"type": "message_stop"})
+    return "".join(
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events
+    ).encode()
 
 
 def parts_of(messages: list[ModelMessage]) -> Iterator[object]:
