@@ -22,6 +22,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from memman import MemoryConfig, MemoryManager
 from memman.formats.rules import check
+from memman.records import UsageReported
 from memman.testing import Answer, LoopbackServer
 from memman.testing.loopback import Received
 
@@ -33,14 +34,21 @@ Body = dict[str, Any]
 class Provider(LoopbackServer):
     """A provider that requests two tool calls after a user's message, and answers after their results."""
 
-    def __init__(self, reply: Callable[[Body, int], Body]) -> None:
+    def __init__(self, reply: Callable[[Body, int, int], Body], memory: MemoryManager) -> None:
         super().__init__("", ())
+        self.billed: list[int] = []
         self._reply = reply
+        self._memory = memory
 
     def answer_to(self, request: Received) -> Answer:
         """Return the reply to a request."""
         self.received.append(request)
-        reply = self._reply(request.body, len(self.received))
+        body = request.body
+        counted = self._memory.count_tokens(
+            body["messages"], system=body.get("system"), tools=body["tools"]
+        )
+        self.billed.append(counted.tokens)
+        reply = self._reply(body, len(self.received), counted.tokens)
         if not request.body.get("stream"):
             return Answer(body=reply)
         return Answer(body=streamed(reply), headers={"content-type": "text/event-stream"})
@@ -56,7 +64,7 @@ class Provider(LoopbackServer):
             thread.join()
 
 
-def openai_reply(body: Body, number: int) -> Body:
+def openai_reply(body: Body, number: int, tokens: int) -> Body:
     if body["messages"][-1]["role"] == "tool":
         message = {"role": "assistant", "content": f"answer {number}"}
     else:
@@ -70,12 +78,12 @@ def openai_reply(body: Body, number: int) -> Body:
         ]
         message = {"role": "assistant", "content": None, "tool_calls": calls}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-    usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    usage = {"prompt_tokens": tokens, "completion_tokens": 20, "total_tokens": tokens + 20}
     return {"id": f"r{number}", "object": "chat.completion", "created": 1, "model": "gpt-5",
             "choices": [choice], "usage": usage}  # fmt: skip
 
 
-def anthropic_reply(body: Body, number: int) -> Body:
+def anthropic_reply(body: Body, number: int, tokens: int) -> Body:
     last = body["messages"][-1]["content"]
     answered = isinstance(last, list) and any(block["type"] == "tool_result" for block in last)
     thought = {
@@ -98,7 +106,7 @@ def anthropic_reply(body: Body, number: int) -> Body:
         ]
     return {"id": f"m{number}", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
             "content": blocks, "stop_reason": "end_turn" if answered else "tool_use",
-            "stop_sequence": None, "usage": {"input_tokens": 0, "output_tokens": 0}}  # fmt: skip
+            "stop_sequence": None, "usage": {"input_tokens": tokens, "output_tokens": 20}}  # fmt: skip
 
 
 def openai_model(url: str) -> Model:
@@ -131,7 +139,7 @@ def streamed(reply: Body) -> bytes:
         ]
         events.append({"type": "content_block_stop", "index": index})
     end = {"stop_reason": reply["stop_reason"], "stop_sequence": None}
-    events.append({"type": "message_delta", "delta": end, "usage": {"output_tokens": 0}})
+    events.append({"type": "message_delta", "delta": end, "usage": {"output_tokens": 20}})
     events.append({"type": "message_stop"})
     return "".join(
         f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events
@@ -151,10 +159,10 @@ def parts_of(messages: list[ModelMessage]) -> Iterator[object]:
     ],
 )
 def test_wire_is_valid_and_within_the_budget(
-    model: Callable[[str], Model], reply: Callable[[Body, int], Body], rules: str
+    model: Callable[[str], Model], reply: Callable[[Body, int, int], Body], rules: str
 ) -> None:
-    server = Provider(reply)
     memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=BUDGET))
+    server = Provider(reply, memory)
     capabilities = [MemmanHistory(memory, "s")]
     agent = Agent(model(server.url), instructions="You read code.", capabilities=capabilities)
     numbers = itertools.count()
@@ -176,10 +184,10 @@ def test_wire_is_valid_and_within_the_budget(
     assert len(received) == 80
     for number, body in enumerate(request.body for request in received):
         assert not check(body["messages"], rules, system=body.get("system")), number
-        counted = memory.count_tokens(
-            body["messages"], system=body.get("system"), tools=body["tools"]
-        )
-        assert counted.tokens <= BUDGET, number
+    assert max(server.billed) <= BUDGET
+    log = memory.export_session("s").log
+    usages = [record.input_tokens for record in log if isinstance(record, UsageReported)]
+    assert usages == server.billed
     results = [entry for entry in memory.get_entries("s") if entry.type == "tool_result"]
     assert len(results) == 80
     assert all(len(entry.text) > 700 for entry in results)
