@@ -39,6 +39,7 @@ from memman.records import (
     Configured,
     Cost,
     Deleted,
+    Described,
     Opened,
     Pinned,
     Record,
@@ -207,6 +208,12 @@ class SessionConfigured(Event, frozen=True, kw_only=True):
     changes: dict[str, Any]
 
 
+class SessionDescribed(Event, frozen=True, kw_only=True):
+    """The caller's metadata of the session was replaced."""
+
+    metadata: dict[str, Any]
+
+
 class Usage(Event, frozen=True, kw_only=True):
     """The usage that a provider reported, with memman's own estimate."""
 
@@ -311,6 +318,9 @@ entry_pinned = EventSignal("entry:pinned", "A pin was set or lifted. Payload: `E
 session_configured = EventSignal(
     "session:configured", "Settings of a session changed. Payload: `SessionConfigured`."
 )
+session_described = EventSignal(
+    "session:described", "The metadata of a session was replaced. Payload: `SessionDescribed`."
+)
 usage_reported = EventSignal("usage:reported", "A provider reported usage. Payload: `Usage`.")
 
 compression_failed = EventSignal(
@@ -342,6 +352,7 @@ SIGNALS: dict[type[Event], EventSignal] = {
     EntriesDeleted: entries_deleted,
     EntryPinned: entry_pinned,
     SessionConfigured: session_configured,
+    SessionDescribed: session_described,
     Usage: usage_reported,
     CompressionFailedNotice: compression_failed,
     CountFellBack: count_fell_back,
@@ -363,18 +374,20 @@ LOG_SIGNALS: dict[type[Record], EventSignal] = {
     Deleted: entries_deleted,
     Cleared: session_cleared,
     Configured: session_configured,
+    Described: session_described,
     UsageReported: usage_reported,
 }
 
 EventName = Literal[
     "session_opened",
     "entry_added", "compressed", "compression_undone", "session_cleared", "entries_deleted",
-    "entry_pinned", "session_configured", "usage_reported", "compression_failed", "count_fell_back",
+    "entry_pinned", "session_configured", "session_described", "usage_reported",
+    "compression_failed", "count_fell_back",
     "message_altered", "over_budget", "context_trimmed", "session_imported", "session_forked",
     "session_deleted", "session_evicted",
     "session:opened",
     "entry:added", "compression:undone", "session:cleared", "entries:deleted", "entry:pinned",
-    "session:configured", "usage:reported", "compression:failed", "count:fell-back",
+    "session:configured", "session:described", "usage:reported", "compression:failed", "count:fell-back",
     "message:altered", "over-budget", "context:trimmed", "session:imported", "session:forked",
     "session:deleted", "session:evicted",
 ]  # fmt: skip
@@ -576,16 +589,17 @@ def event_of(session_id: str, seq: int, record: Record) -> Event:
             return SessionCleared(session_id=session_id)
         case Configured():
             return SessionConfigured(session_id=session_id, changes=record.changes)
-        case UsageReported():
-            return Usage(
-                session_id=session_id,
-                model=record.model,
-                input_tokens=record.input_tokens,
-                output_tokens=record.output_tokens,
-                cached_tokens=record.cached_tokens,
-                cache_written_tokens=record.cache_written_tokens,
-                estimated=record.estimated,
-            )
+        case Described():
+            return SessionDescribed(session_id=session_id, metadata=record.metadata)
+    return Usage(
+        session_id=session_id,
+        model=record.model,
+        input_tokens=record.input_tokens,
+        output_tokens=record.output_tokens,
+        cached_tokens=record.cached_tokens,
+        cache_written_tokens=record.cache_written_tokens,
+        estimated=record.estimated,
+    )
 
 
 def result_of(session_id: str, record: Compressed) -> CompressionResult:

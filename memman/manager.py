@@ -33,6 +33,7 @@ from memman.protocols import (
     FeedItem,
     LocalCounter,
     ModelInfo,
+    SessionInfo,
     Store,
     SummarizeCallback,
     Summarizer,
@@ -659,9 +660,13 @@ class MemoryManager:
             )
         )
 
-    def list_sessions(self) -> list[str]:
-        """Return the ids of all sessions in the store."""
-        return self._runtime.run(self._methods.list_sessions())
+    def list_sessions(self, *, prefix: str = "") -> list[SessionInfo]:
+        """Return the sessions in the store, in the order in which they began; reads no logs.
+
+        Args:
+            prefix: only sessions whose ids begin with it.
+        """
+        return self._runtime.run(self._methods.list_sessions(prefix=prefix))
 
     def feed(
         self, session_id: str | None = None, *, after: int | str = "", limit: int = 1000
@@ -795,8 +800,8 @@ class MemoryManager:
     def fork_session(self, session_id: str, new_id: str, *, upto: str | None = None) -> str:
         """Copy a session's log to a new session, in one commit, and return the new id.
 
-        The copy continues from that moment: it has the entries with their ids, the compressions, usage,
-        settings and metadata. Later changes of one session, deletions included, do not reach the other.
+        The copy has the entries with their ids, and the compressions, usage, settings and metadata of that
+        moment. Later changes of one session, deletions included, do not reach the other.
 
         Args:
             session_id: must exist; it does not change, and may be written to meanwhile.
@@ -837,6 +842,18 @@ class MemoryManager:
             InvalidInput: the setting belongs to the manager only, or a session may not set it.
         """
         self._runtime.run(self._methods.update_config(session_id, **settings))
+
+    def update_session(self, session_id: str, *, metadata: Mapping[str, Any]) -> None:
+        """Replace the metadata of a session, which `list_sessions` returns. The same again is a no-op.
+
+        Args:
+            session_id: the session, which is created if it does not exist.
+            metadata: your own JSON data; it is in no context. `redact` is not applied to it.
+
+        Raises:
+            InvalidInput: the metadata cannot be stored; nothing was changed.
+        """
+        self._runtime.run(self._methods.update_session(session_id, metadata=metadata))
 
     def set_summarize_callback(
         self, summarizer: str | SummarizeCallback | Summarizer | None

@@ -7,6 +7,7 @@ True` on the object) on a worker thread; `MemoryManager` refuses an async one wh
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
@@ -56,12 +57,21 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """A session in the list of sessions."""
+    """A session in the list of sessions.
+
+    `created_at` is the time of its first record, `last_active_at` that of the newest entry. `entries` and
+    `tokens` count what was added since the last clear. `metadata` is the caller's. `first_line` is that of
+    the first user message since the last clear, at most 200 characters; "" if that message was deleted and
+    no later one was added since.
+    """
 
     session_id: str
-    head: int
+    created_at: datetime
+    last_active_at: datetime
     entries: int
     tokens: int
+    metadata: dict[str, Any] = {}
+    first_line: str = ""
 
 
 class FeedItem(msgspec.Struct, frozen=True):
@@ -180,8 +190,11 @@ class SupportsFind(Protocol):
 class SupportsSessions(Protocol):
     """A store that lists its sessions."""
 
-    def sessions(self) -> MaybeAwaitable[Iterable[SessionInfo]]:
-        """Return every session, in the order in which they began."""
+    def sessions(self, prefix: str = "") -> MaybeAwaitable[Iterable[SessionInfo]]:
+        """Return the sessions whose ids begin with `prefix`, in the order in which they began.
+
+        The cost is that of these sessions, not of their logs.
+        """
 
 
 class SupportsFeed(Protocol):

@@ -6,15 +6,19 @@ never an order. The store assigns a record's place, its `seq`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
+from memman.display import CONTROLS
 from memman.entries import NO_JSON, Entry
 from memman.errors import InvalidInput
 
+_MOST_FIRST_LINE = 200  # characters
+_UNPRINTABLE = re.compile(f"[{CONTROLS}]")
 LEAST_RATIO, MOST_RATIO = 0.5, 3.0  # of reported to counted tokens; others come from an error
 
 ReplacementMethod = Literal["summary", "digest", "stub", "fold", "clip", "drop", "retract"]
@@ -206,6 +210,14 @@ class Configured(
     trusted: bool = True
 
 
+class Described(msgspec.Struct, frozen=True, tag="described", tag_field="kind", kw_only=True):
+    """The caller's metadata of the session was replaced."""
+
+    id: str
+    at: datetime
+    metadata: dict[str, Any]
+
+
 class Learned(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The calibration of a model's counts by the usage that its provider reported.
 
@@ -243,7 +255,16 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
 
 
 Record = (
-    Opened | Added | Compressed | Undone | Pinned | Deleted | Cleared | Configured | UsageReported
+    Opened
+    | Added
+    | Compressed
+    | Undone
+    | Pinned
+    | Deleted
+    | Cleared
+    | Configured
+    | Described
+    | UsageReported
 )
 """Any record; its JSON has its `kind`."""
 SHAPES = (Compressed, Undone, Pinned, Deleted, Cleared)  # records that change the window's shape
@@ -279,7 +300,8 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     do. `era` is the seq of the last clear. `learned` has the calibration of each model. `observed` are the
     settings in effect when the session was opened or last compressed. `undone` has the totals of tokens and
     entries at the newest undo; None if a compression came after it. `untrusted` names the settings that
-    come from an import.
+    come from an import. `first_line` is that of the era's first user message, whose id is `first_id`. If
+    that message is deleted or retracted, the next one that is added takes its place.
     """
 
     entries: int = 0
@@ -294,22 +316,22 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     observed: SettingsInEffect = NOT_OBSERVED
     undone: tuple[int, int] | None = None
     untrusted: frozenset[str] = frozenset()
+    metadata: dict[str, Any] = {}
+    first_id: str = ""
+    first_line: str = ""
 
     def after(self, seq: int, record: Record) -> SessionTotals:
         """Return the totals after `record`, which is at `seq`."""
-        entries, tokens = _lost_by(record)
-        if entries:
-            return self._without(entries, tokens)
+        lost = _lost_by(record)
+        if lost is not None:
+            return self._without(*lost)
         match record:
             case Opened():
-                return msgspec.structs.replace(self, nonce=record.nonce, observed=record.settings)
-            case Added(entry):
                 return msgspec.structs.replace(
-                    self,
-                    entries=self.entries + 1,
-                    tokens=self.tokens + entry.token_count.tokens,
-                    last_counted_at=entry.timestamp,
+                    self, nonce=record.nonce, observed=record.settings, metadata=record.metadata
                 )
+            case Added(entry):
+                return self._with(entry)
             case Compressed():
                 cost = self.cost.plus(record.cost)
                 return msgspec.structs.replace(
@@ -319,7 +341,14 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
                 return msgspec.structs.replace(self, undone=(self.tokens, self.entries))
             case Cleared():
                 return msgspec.structs.replace(
-                    self, entries=0, tokens=0, era=seq, cost=NO_COST, undone=None
+                    self,
+                    entries=0,
+                    tokens=0,
+                    era=seq,
+                    cost=NO_COST,
+                    undone=None,
+                    first_id="",
+                    first_line="",
                 )
             case Configured():
                 names = record.changes.keys()
@@ -327,34 +356,67 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
                 return msgspec.structs.replace(
                     self, settings=self.settings | record.changes, untrusted=untrusted
                 )
+            case Described():
+                return msgspec.structs.replace(self, metadata=record.metadata)
             case UsageReported():
-                learned = self.learned
-                if record.learned is not None:  # the newest last: names may mean the same model
-                    key = record.model or ""
-                    learned = {name: each for name, each in learned.items() if name != key}
-                    learned[key] = record.learned
-                return msgspec.structs.replace(self, usage=record, learned=learned)
+                return self._with_usage(record)
         return self
 
-    def _without(self, entries: int, tokens: int) -> SessionTotals:
-        """Return the totals without so many entries and tokens of the era."""
+    def _without(self, ids: Sequence[str], entries: int, tokens: int) -> SessionTotals:
+        """Return the totals without these entries, so many of them of the era."""
         # The entries added since the undo stay the same.
         undone = self.undone and (self.undone[0] - tokens, self.undone[1] - entries)
+        first_gone = self.first_id in ids
         return msgspec.structs.replace(
-            self, entries=self.entries - entries, tokens=self.tokens - tokens, undone=undone
+            self,
+            entries=self.entries - entries,
+            tokens=self.tokens - tokens,
+            undone=undone,
+            first_id="" if first_gone else self.first_id,
+            first_line="" if first_gone else self.first_line,
         )
 
+    def _with(self, entry: Entry) -> SessionTotals:
+        first_id, first_line = self.first_id, self.first_line
+        if not first_id and entry.role == "user":
+            first_id, first_line = entry.id, first_line_of(entry.text)
+        return msgspec.structs.replace(
+            self,
+            entries=self.entries + 1,
+            tokens=self.tokens + entry.token_count.tokens,
+            last_counted_at=entry.timestamp,
+            first_id=first_id,
+            first_line=first_line,
+        )
 
-def _lost_by(record: Record) -> tuple[int, int]:
-    """Return the entries and tokens that the era loses by a record; negative ones come back."""
+    def _with_usage(self, record: UsageReported) -> SessionTotals:
+        learned = self.learned
+        if record.learned is not None:  # the newest last: names may mean the same model
+            key = record.model or ""
+            learned = {name: each for name, each in learned.items() if name != key}
+            learned[key] = record.learned
+        return msgspec.structs.replace(self, usage=record, learned=learned)
+
+
+def _lost_by(record: Record) -> tuple[Sequence[str], int, int] | None:
+    """Return the entries that a record takes out of the totals: their ids, number and tokens.
+
+    Negative numbers are of entries that come back.
+    """
     match record:
         case Deleted():
-            return record.entries, record.tokens
-        case Compressed():
-            return len(ids_retracted_by(record)), record.lost_tokens
-        case Undone():
-            return -len(record.restored), -record.restored_tokens
-    return 0, 0
+            return record.ids, record.entries, record.tokens
+        case Compressed() if ids := ids_retracted_by(record):
+            return ids, len(ids), record.lost_tokens
+        case Undone() if record.restored:
+            return (), -len(record.restored), -record.restored_tokens
+    return None
+
+
+def first_line_of(text: str) -> str:
+    """Return the first line of a text that is not blank, without control characters and cut off."""
+    beginning = _UNPRINTABLE.sub("", text.lstrip()[: 2 * _MOST_FIRST_LINE]).strip()
+    return (beginning.splitlines() or [""])[0].rstrip()[:_MOST_FIRST_LINE]
 
 
 def trusting(record: Record, trusted: bool = True) -> Record:

@@ -68,11 +68,11 @@ def refused(
 ) -> None:
     """Assert that the call raises `error`, its message has `named`, and every session is unchanged."""
     memory = memory or conversation()
-    before = [memory.export_session(name) for name in memory.list_sessions()]
+    before = [memory.export_session(info.session_id) for info in memory.list_sessions()]
     with pytest.raises(error) as raised:
         act(memory)
     assert named in str(raised.value)
-    assert [memory.export_session(name) for name in memory.list_sessions()] == before
+    assert [memory.export_session(info.session_id) for info in memory.list_sessions()] == before
     assert memory.build_context("s").messages  # the live session still works
 
 
@@ -246,7 +246,7 @@ def test_subclass_of_str_is_stored_as_str(tmp_path: Path, text: str, durable: bo
         for each in (memory, plain)
     ]  # fmt: skip
     assert shown[0] == shown[1]
-    assert memory.list_sessions() == ["two words"]
+    assert [info.session_id for info in memory.list_sessions()] == ["two words"]
     assert memory.get_entry(text, text).text == "two words"
     state = memory.export_session(text)
     assert manager().import_session(Text(state.to_json())) == "two words"

@@ -20,6 +20,7 @@ hold, by name of the rule or invariant:
     a call and its result are on one side of every cut   calls_and_results_are_on_one_side
     a compression makes no window larger                 compress
     a fork is a prefix of the log                        a_fork_is_a_prefix_without_what_was_deleted
+    a session is listed with the totals of its log       the_list_of_sessions_is_the_plain_fold
     each record is emitted once, and nothing else is        every_record_was_told_once_in_log_order
 
 They hold on every kind of store. On persistent ones the two managers have a store each, and a manager
@@ -61,6 +62,7 @@ from memman import (
     MemoryConfig,
     MemoryManager,
     Refused,
+    SessionInfo,
     StoreError,
     SummaryReply,
     SummaryRequest,
@@ -787,6 +789,13 @@ class Laws(RuleBasedStateMachine):
     def configure(self, changes: dict[str, Any]) -> None:
         self._do("update_config", **changes)
 
+    @rule(metadata=st.sampled_from([{}, {"user": "ada"}, {"n": 1}]), elsewhere=st.booleans())
+    def describe(self, metadata: dict[str, Any], elsewhere: bool) -> None:
+        self._do("update_session", metadata=metadata, elsewhere=elsewhere)
+        for api in self.apis:
+            [info] = api.store.sessions(SESSION)
+            assert info.metadata == metadata
+
     # ------------------------------------------------------------ invariants
 
     @rule(
@@ -916,6 +925,25 @@ class Laws(RuleBasedStateMachine):
             assert snapshot.totals == folded.totals
 
     @invariant()
+    def the_list_of_sessions_is_the_plain_fold(self) -> None:
+        for api in self.apis:
+            log = [record for _, record in api.store.read(SESSION, 0, 100_000)]
+            oracle = Oracle.of(enumerate(log, 1))
+            first = next((entry for entry in oracle.titles if entry is not None), None)
+            added = [record.at for record in log if isinstance(record, Added)]
+            assert list(api.store.sessions(SESSION)) == [
+                SessionInfo(
+                    SESSION,
+                    log[0].at,
+                    max(log[0].at, added[-1]),
+                    len(oracle.era),
+                    api.do(("get_stats", (), {})).total_tokens,
+                    oracle.metadata,
+                    first.text[:200] if first else "",
+                )
+            ]
+
+    @invariant()
     def totals_are_sums(self) -> None:
         for api in self.apis:
             stats = api.do(("get_stats", (), {}))
@@ -987,6 +1015,7 @@ LOG_EVENTS = [
     events.EntriesDeleted,
     events.EntryPinned,
     events.SessionConfigured,
+    events.SessionDescribed,
 ]
 
 
@@ -1007,6 +1036,8 @@ def identity(event: events.Event) -> tuple[str, Any]:
             return "Pinned", (event.entry_id, event.on)
         case events.SessionCleared():
             return "Cleared", None
+        case events.SessionDescribed():
+            return "Described", json.dumps(event.metadata)
     return "Configured", json.dumps(event.changes)
 
 
@@ -1023,6 +1054,8 @@ def named(record: Record) -> Any:
             return record.entry_id, record.on
         case "Configured":
             return json.dumps(record.changes)
+        case "Described":
+            return json.dumps(record.metadata)
     return None
 
 

@@ -34,7 +34,7 @@ def test_least_recently_used_session_is_evicted_losslessly() -> None:
     memory.add_user_message("c", "first of c")
     assert live_in(memory) == ["a", "c"]
     assert [entry.text for entry in memory.get_entries("b")] == ["first of b"]
-    assert sorted(memory.list_sessions()) == ["a", "b", "c"]
+    assert sorted(info.session_id for info in memory.list_sessions()) == ["a", "b", "c"]
 
 
 def test_eviction_emits_an_event() -> None:
@@ -167,14 +167,14 @@ def test_cache_size_does_not_change_results(
     )
     for name, what in steps:
         for memory in (few, all_of_them):
-            if what == 4 and name in memory.list_sessions():
+            if what == 4 and name in [info.session_id for info in memory.list_sessions()]:
                 memory.clear_session(name)
             elif what == 3:
                 memory.add_system_message(name, "rule " * 3)
             else:
                 memory.add_user_message(name, "word " * (4 + 9 * what))
     for name in {name for name, _ in steps}:
-        if name in few.list_sessions():
+        if name in [info.session_id for info in few.list_sessions()]:
             kept, expected = few.export_session(name), all_of_them.export_session(name)
             assert kept.totals == expected.totals
             assert [e.id for e in kept.entries] == [e.id for e in expected.entries]

@@ -195,7 +195,7 @@ def test_returned_lists_are_the_callers_own() -> None:
         read("s").clear()
     memory.list_sessions().clear()
     assert len(memory.get_entries("s")) == len(memory.get_active_entries("s")) == 1
-    assert memory.list_sessions() == ["s"]
+    assert [info.session_id for info in memory.list_sessions()] == ["s"]
 
 
 def test_content_of_parts_is_text_and_parts() -> None:
@@ -434,7 +434,7 @@ def test_sessions_are_apart() -> None:
     assert [memory.get_entry(name, "same").text for name in "ab"] == ["x", "y"]
     assert memory.get_stats("b").max_tokens == 50_000
     memory.delete_session("a")
-    assert memory.list_sessions() == ["b"]
+    assert [info.session_id for info in memory.list_sessions()] == ["b"]
 
 
 def test_a_deleted_session_can_begin_again() -> None:

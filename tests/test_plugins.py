@@ -158,7 +158,7 @@ def test_its_store_opens_by_the_scheme_of_a_url(install: Install) -> None:
     install("acme", WORKING)
     memory = MemoryManager("acme://anything")
     memory.add_user_message("s", "x")
-    assert memory.list_sessions() == ["s"]
+    assert [info.session_id for info in memory.list_sessions()] == ["s"]
     with pytest.raises(PluginNotFound, match="scheme 'other'"):
         MemoryManager("other://x")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import click
+import msgspec
 
 from memman.cli import display, options
 from memman.cli.answers import FollowAnswer, SessionsAnswer, write_answer, write_answer_line
@@ -13,12 +14,14 @@ from memman.cli.errors import on_one_line
 from memman.cli.output import note, say
 from memman.cli.words import entries_of, plural
 from memman.entries import transcript_line
+from memman.protocols import SessionInfo
 from memman.records import (
     Added,
     Cleared,
     Compressed,
     Configured,
     Deleted,
+    Described,
     ForkPoint,
     Opened,
     Pinned,
@@ -26,6 +29,10 @@ from memman.records import (
     Undone,
 )
 
+_HEADINGS = (
+    "session", "created (UTC)", "last active", ">entries", ">tokens", "metadata", "first message",
+)  # fmt: skip
+_SPARE = ("metadata", "created (UTC)", "session")  # narrowed in a narrow terminal, in this order
 _MOST_CHARS = 160  # of a record's line
 
 
@@ -39,15 +46,23 @@ def sessions(database: str, as_json: bool) -> None:
     if as_json:
         write_answer(SessionsAnswer(sessions=tuple(found)))
         return
-    rows = [
-        display.Row((f"{each.head:,}", f"{each.entries:,}", f"{each.tokens:,}", each.session_id))
-        for each in found
-    ]
-    if rows:
+    if found:
         display.print_table(
-            display.open_console(), (">records", ">entries", ">tokens", "session"), rows
+            display.open_console(), _HEADINGS, [display.Row(_cells(each)) for each in found], _SPARE
         )
     note(plural(len(found), "session"))
+
+
+def _cells(info: SessionInfo) -> tuple[str, ...]:
+    return (
+        info.session_id,
+        f"{info.created_at:%Y-%m-%d %H:%M}",
+        f"{info.last_active_at:%Y-%m-%d %H:%M}",
+        f"{info.entries:,}",
+        f"{info.tokens:,}",
+        msgspec.json.encode(info.metadata).decode() if info.metadata else "",
+        info.first_line,
+    )
 
 
 @click.command()
@@ -88,10 +103,8 @@ def follow(
 
 def _line(record: Record) -> str:
     match record:
-        case Opened(forked_from=ForkPoint(session_id, seq)):
-            return f"[session opened: a fork of {session_id} up to #{seq}]"
         case Opened():
-            return "[session opened]"
+            return f"[session opened{_copied_from(record.forked_from)}]"
         case Added(entry):
             return transcript_line(entry, entry.text)
         case Compressed():
@@ -107,4 +120,10 @@ def _line(record: Record) -> str:
             return "[cleared]"
         case Configured():
             return f"[configured: {', '.join(record.changes)}]"
+        case Described():
+            return f"[metadata: {', '.join(record.metadata) or 'none'}]"
     return f"[usage reported: {record.input_tokens:,} input tokens]"
+
+
+def _copied_from(point: ForkPoint | None) -> str:
+    return "" if point is None else f": a fork of {point.session_id} up to #{point.seq}"

@@ -116,7 +116,7 @@ def session_of_database(path: str) -> tuple[MemoryManager, Store, str]:
     Raises `UnreadableError` for a database that is not memman's, `UnusableError` without such a session.
     """
     memory, store = existing_database(path)
-    ids = memory.list_sessions()
+    ids = [each.session_id for each in memory.list_sessions()]
     wanted = chosen_session()
     if wanted is None and len(ids) == 1:
         return memory, store, ids[0]

@@ -46,6 +46,7 @@ from memman.entries import (
     check_model,
     check_new_entry,
     check_text,
+    decode_json,
 )
 from memman.errors import FileError, InvalidInput, SessionNotFound
 from memman.events import Subscription
@@ -54,7 +55,7 @@ from memman.formats import FormatName
 from memman.formats.lenient import read_messages
 from memman.formats.plain import reported_usage
 from memman.formats.streams import whole
-from memman.protocols import FeedItem, SummarizeCallback, Summarizer
+from memman.protocols import FeedItem, SessionInfo, SummarizeCallback, Summarizer
 from memman.records import UsageReported
 from memman.results import Context, OverflowResult, SessionStats, Summary
 from memman.session import CompressionRequest, OnConflict, Session
@@ -615,9 +616,14 @@ class AsyncMethods:
         counted = await counting.count_exactly(content) if exact else None
         return counting.count(content) if counted is None else counted
 
-    async def list_sessions(self) -> list[str]:
-        """Return the ids of all sessions in the store."""
-        return [info.session_id for info in await self._core.shared.store.sessions()]
+    async def list_sessions(self, *, prefix: str = "") -> list[SessionInfo]:
+        """Return the sessions in the store, in the order in which they began; reads no logs.
+
+        Args:
+            prefix: only sessions whose ids begin with it.
+        """
+        prefix = check_text(prefix, "prefix")
+        return list(await self._core.shared.store.sessions(prefix))
 
     async def feed(
         self, session_id: str | None = None, *, after: int | str = "", limit: int = 1_000
@@ -768,8 +774,8 @@ class AsyncMethods:
     async def fork_session(self, session_id: str, new_id: str, *, upto: str | None = None) -> str:
         """Copy a session's log to a new session, in one commit, and return the new id.
 
-        The copy continues from that moment: it has the entries with their ids, the compressions, usage,
-        settings and metadata. Later changes of one session, deletions included, do not reach the other.
+        The copy has the entries with their ids, and the compressions, usage, settings and metadata of that
+        moment. Later changes of one session, deletions included, do not reach the other.
 
         Args:
             session_id: must exist; it does not change, and may be written to meanwhile.
@@ -828,6 +834,19 @@ class AsyncMethods:
             self._core.configure(settings)
         else:
             await self._core.sessions.get(session_id).configure(settings)
+
+    async def update_session(self, session_id: str, *, metadata: Mapping[str, Any]) -> None:
+        """Replace the metadata of a session, which `list_sessions` returns. The same again is a no-op.
+
+        Args:
+            session_id: the session, which is created if it does not exist.
+            metadata: your own JSON data; it is in no context. `redact` is not applied to it.
+
+        Raises:
+            InvalidInput: the metadata cannot be stored; nothing was changed.
+        """
+        plain = decode_json(metadata_json(metadata)) or {}
+        await self._core.sessions.get(session_id).describe(plain)
 
     async def set_summarize_callback(
         self, summarizer: str | SummarizeCallback | Summarizer | None

@@ -30,6 +30,7 @@ from memman.records import (
     Configured,
     Cost,
     Deleted,
+    Described,
     Opened,
     Pinned,
     Record,
@@ -51,6 +52,7 @@ _KINDS: dict[type, str] = {
     Deleted: "deleted",
     Cleared: "cleared",
     Configured: "configured",
+    Described: "described",
     UsageReported: "usage",
 }
 _PLACES: tuple[KeptIn, ...] = ("replacement", "ledger", "elsewhere")
@@ -327,6 +329,8 @@ class _Shown:
                 return replace(step, changes=observed)
             case Configured():
                 return replace(step, changes=record.changes)
+            case Described():
+                return replace(step, changes=record.metadata)
             case UsageReported():
                 return replace(
                     step,

@@ -74,12 +74,18 @@ def _step(step: ShownStep) -> ShownStep:
         step,
         reason="",
         replacements=[_replacement(item) for item in step.replacements],
-        changes={key: _setting(key, value) for key, value in step.changes.items()},
+        changes=_changes(step),
     )
 
 
 def _replacement(item: ShownReplacement) -> ShownReplacement:
     return msgspec.structs.replace(item, kept={})
+
+
+def _changes(step: ShownStep) -> dict[str, Any]:
+    if step.kind == "described":  # the names are the caller's, too
+        return {}
+    return {key: _setting(key, value) for key, value in step.changes.items()}
 
 
 def _setting(key: str, value: Any) -> Any:

@@ -28,6 +28,7 @@ from memman.records import (
     Compressed,
     Configured,
     Deleted,
+    Described,
     Pinned,
     Record,
     Replacement,
@@ -171,6 +172,17 @@ class Session:
             as_stored = msgspec.json.decode(json_bytes(plain, "what is set"))
             record = Configured(id=shared.new_id(), at=shared.clock(), changes=as_stored)
             await self.log.append((record,))
+        await self.outbox.flush()
+
+    async def describe(self, metadata: dict[str, Any]) -> None:
+        """Replace the caller's metadata, unless it is the same; a session that does not exist begins."""
+        async with self.log.lock:
+            await self.log.refresh()
+            if not self.log.window.head or self.log.totals.metadata != metadata:
+                record = Described(
+                    id=self._shared.new_id(), at=self._shared.clock(), metadata=metadata
+                )
+                await self.log.append((record,))
         await self.outbox.flush()
 
     # ------------------------------------------------------------ changing

@@ -134,11 +134,11 @@ class FullStore:
         """Return the newest compression or deletion that hid each of these entries, in log order."""
         return newest(await self.find(session_id, ids), ids, ids_moved_by)
 
-    async def sessions(self) -> Iterable[SessionInfo]:
+    async def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
         """`SupportsSessions.sessions`."""
         if self._lists is None:
             raise self._lacks("sessions", "list its sessions")
-        return await self._call(self._lists.sessions)
+        return await self._call(self._lists.sessions, prefix)
 
     async def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
         """`SupportsFeed.feed`."""

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+import msgspec
+
 from memman.errors import StoreConflict
 from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
 from memman.records import (
@@ -19,6 +21,7 @@ from memman.records import (
 )
 from memman.runtime.forks import register_for_forks
 from memman.stores.rows import (
+    ListedRow,
     fits,
     foreign_cursor,
     head_conflict,
@@ -112,6 +115,12 @@ class _Log:
         listed = [(item, records[item.seq - 1]) for item in items]
         later = enumerate(records[floor:], floor + 1)
         return Snapshot(len(records), epoch, window_of(listed, later), self.totals)
+
+    def listed(self, session_id: str) -> SessionInfo:
+        totals, began = self.totals, self.records[0].at
+        metadata = msgspec.json.encode(totals.metadata)
+        row = (totals.last_counted_at, totals.entries, totals.tokens, metadata, totals.first_line)
+        return ListedRow(session_id, began, *row).info
 
     def take_lease(self, holder: str, seconds: float, now: float) -> bool:
         held_by, until = self.lease
@@ -253,14 +262,11 @@ class MemoryStore:
             seqs = sorted({seq for found in names for seq in found})
             return [(seq, log.records[seq - 1]) for seq in seqs]
 
-    def sessions(self) -> Iterable[SessionInfo]:
-        """Return every session, in the order in which they began."""
+    def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
+        """Return the sessions whose ids begin with `prefix`, in the order in which they began."""
         with self._lock:
             logs = [(name, log.catch_up()) for name, log in self._logs.items()]
-            return [
-                SessionInfo(name, len(log.records), log.totals.entries, log.totals.tokens)
-                for name, log in logs
-            ]
+            return [log.listed(name) for name, log in logs if name.startswith(prefix)]
 
     def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
         """Return the records of every session behind a cursor; checks each session for new ones."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
 from memman.display import safe_repr
 from memman.errors import InvalidInput
-from memman.protocols import Appended, Snapshot, StoredItem
+from memman.protocols import Appended, SessionInfo, Snapshot, StoredItem
 from memman.records import (
     Added,
     Record,
@@ -22,6 +24,7 @@ from memman.records import (
 )
 
 _items = msgspec.json.Decoder(tuple[StoredItem, ...])
+_metadata = msgspec.json.Decoder(dict[str, Any])
 _totals = msgspec.json.Decoder(SessionTotals)
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -30,6 +33,7 @@ _FIELD = re.compile(r"at `(\$[^`]*)`$")
 _BATCH, _BATCH_BYTES = 500, 2**20  # records of a commit that are held at a time
 _MOST_DIGITS = 18
 NO_ITEMS = b"[]"
+NO_METADATA = b"{}"
 NO_TOTALS = msgspec.json.encode(SessionTotals())
 
 
@@ -61,11 +65,14 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     entries: int
     tokens: int
     era: int
+    first_id: str
 
     @property
     def totals(self) -> SessionTotals:
         """The part of the totals that the row has."""
-        return SessionTotals(entries=self.entries, tokens=self.tokens, era=self.era)
+        return SessionTotals(
+            entries=self.entries, tokens=self.tokens, era=self.era, first_id=self.first_id
+        )
 
 
 class SnapshotRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -112,7 +119,35 @@ class SnapshotRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return Snapshot(row.head, row.epoch, window_of(listed, later), self.totals_after(tail))
 
 
+class ListedRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The columns of a session that the list of sessions shows; `metadata` is JSON."""
+
+    id: str
+    created_at: datetime
+    last_active_at: datetime | None
+    entries: int
+    tokens: int
+    metadata: bytes
+    first_line: str
+
+    @property
+    def info(self) -> SessionInfo:
+        """The session of the list. Raises `msgspec.DecodeError`."""
+        began = self.created_at.astimezone(UTC)
+        active = began if self.last_active_at is None else self.last_active_at.astimezone(UTC)
+        return SessionInfo(
+            self.id,
+            began,
+            max(began, active),  # the entries of a fork may be older
+            self.entries,
+            self.tokens,
+            _metadata.decode(self.metadata),
+            self.first_line,
+        )
+
+
 ROW_COLUMNS = ", ".join(SessionRow.__struct_fields__)
+LISTED_COLUMNS = ", ".join(ListedRow.__struct_fields__)
 SNAPSHOT_COLUMNS = ", ".join(SnapshotRow.__struct_fields__)
 
 
@@ -174,10 +209,18 @@ def known_seqs(mentions: Iterable[tuple[str, int, int]]) -> dict[str, int]:
     return {name: seq for name, seq in seqs.items() if name not in free}
 
 
+class Changes(msgspec.Struct, frozen=True):
+    """The columns of the list of sessions that records change, None for one that stays as it is."""
+
+    created_at: datetime | None
+    metadata: bytes | None
+    first_line: str | None
+
+
 class NewRecords(msgspec.Struct, frozen=True):
     """Records that are new to a log: (seq, id, payload) of each, and the row and totals behind them.
 
-    `seqs` has the seq of each given record, those of known ones too.
+    `seqs` has the seq of each given record, those of known ones too. `changes` is None for most appends.
     """
 
     seqs: tuple[int, ...]
@@ -185,6 +228,7 @@ class NewRecords(msgspec.Struct, frozen=True):
     mentions: list[Mention]
     row: SessionRow
     totals: SessionTotals
+    changes: Changes | None
 
     @property
     def appended(self) -> Appended:
@@ -200,7 +244,7 @@ def new_records(
     known: Mapping[str, int],
 ) -> NewRecords:
     """Put the records whose ids are not known behind the row's head, at which the totals are."""
-    at, head = dict(known), row.head
+    at, head, before = dict(known), row.head, totals
     seqs: list[int] = []
     rows: list[tuple[int, str, bytes]] = []
     mentions: list[Mention] = []
@@ -220,8 +264,26 @@ def new_records(
             at.pop(name, None)
         effect = RETRACTED if retracted else MOVED
         mentions += [Mention(name, head, effect) for name in set(ids_moved_by(record))]
-    after = SessionRow(row.number, head, row.epoch, totals.entries, totals.tokens, totals.era)
-    return NewRecords(tuple(seqs), rows, mentions, after, totals)
+    after = SessionRow(
+        row.number,
+        head,
+        row.epoch,
+        totals.entries,
+        totals.tokens,
+        totals.era,
+        totals.first_id,
+    )
+    begun = not row.head and bool(rows)
+    described = totals.metadata is not before.metadata  # the row's totals have none to compare with
+    retitled = totals.first_id != before.first_id or totals.first_line != before.first_line
+    changes = None
+    if begun or described or retitled:
+        changes = Changes(
+            records[0].at if begun else None,
+            msgspec.json.encode(totals.metadata) if described else None,
+            totals.first_line if retitled else None,
+        )
+    return NewRecords(tuple(seqs), rows, mentions, after, totals, changes)
 
 
 def in_batches(records: Iterable[Record]) -> Iterator[tuple[list[Record], list[bytes]]]:

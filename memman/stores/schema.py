@@ -20,7 +20,8 @@ SCHEMA: Final = (
     # `first_epoch` is later than any epoch of a deleted session.
     "CREATE TABLE store (first_epoch INTEGER NOT NULL)",
     "INSERT INTO store VALUES (0)",
-    # `entries` and `tokens` are the era's totals, `era` the seq of the last clear. `lease_from` and
+    # `entries` and `tokens` are the era's totals, `era` the seq of the last clear, `first_id` the era's
+    # first user message, `last_active_at` the time of the newest entry (ISO 8601). `lease_from` and
     # `lease_until` are seconds since 1970, NULL if there is no lease.
     """CREATE TABLE session (
         number INTEGER PRIMARY KEY,
@@ -30,13 +31,20 @@ SCHEMA: Final = (
         entries INTEGER NOT NULL,
         tokens INTEGER NOT NULL,
         era INTEGER NOT NULL,
+        first_id TEXT NOT NULL DEFAULT '',
+        last_active_at REAL,
         lease_holder TEXT,
         lease_from REAL,
         lease_until REAL
     )""",
-    # A session as its last commit left it: the window up to `floor` and the totals up to `folded`, as JSON.
+    # What few appends change: the time of the first record (ISO 8601), the metadata (JSON), the first line
+    # of the era's first user message, and the session as its last commit left it: the window up to
+    # `floor` and the totals up to `folded`, as JSON.
     """CREATE TABLE snapshot (
         session INTEGER PRIMARY KEY,
+        created_at REAL,
+        metadata BLOB NOT NULL,
+        first_line TEXT NOT NULL,
         floor INTEGER NOT NULL,
         items BLOB NOT NULL,
         folded INTEGER NOT NULL,

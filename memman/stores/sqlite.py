@@ -190,9 +190,9 @@ class SQLiteStore(SQLiteFile):
 
         return self._read(work)
 
-    def sessions(self) -> Iterable[SessionInfo]:
-        """Return every session, in the order in which they began."""
-        return self._once(tables.all_sessions)
+    def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
+        """Return the sessions whose ids begin with `prefix`, in the order in which they began."""
+        return self._once(lambda db: tables.sessions(db, prefix))
 
     def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
         """Return the records of every session behind a cursor, in the order of the commits."""

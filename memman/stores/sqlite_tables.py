@@ -12,11 +12,14 @@ from memman.protocols import Appended, FeedItem, SessionInfo, StoredItem
 from memman.records import Record, SessionTotals, encode, tombstone
 from memman.stores import rows
 from memman.stores.rows import (
+    LISTED_COLUMNS,
     MADE,
     NO_ITEMS,
+    NO_METADATA,
     NO_TOTALS,
     ROW_COLUMNS,
     SNAPSHOT_COLUMNS,
+    ListedRow,
     NewRecords,
     SessionRow,
     SnapshotRow,
@@ -53,6 +56,15 @@ WHERE session = ? AND seq IN (SELECT value FROM json_each(?)) ORDER BY seq
 _READ: Final = """
 SELECT seq, payload FROM record WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq
 """
+_LISTED: Final = f"""
+SELECT {LISTED_COLUMNS} FROM session JOIN snapshot ON snapshot.session = session.number
+WHERE id >= :prefix AND id < :prefix || x'ff' ORDER BY number
+"""  # noqa: S608 - our own names; no character begins with the byte FF
+_RELIST: Final = """
+UPDATE snapshot SET created_at = coalesce(?, created_at), metadata = coalesce(?, metadata),
+    first_line = coalesce(?, first_line)
+WHERE session = ?
+"""
 _FEED: Final = """
 SELECT session.id, record.seq, record.payload, record.number
 FROM record CROSS JOIN session ON session.number = record.session
@@ -86,10 +98,10 @@ def state_of(db: Connection, session_id: str) -> tuple[int, int] | None:
     return found
 
 
-def all_sessions(db: Connection) -> list[SessionInfo]:
-    """Return every session, in the order in which they began."""
-    found = db.execute("SELECT id, head, entries, tokens FROM session ORDER BY number")
-    return [SessionInfo(*row) for row in found.fetchall()]
+def sessions(db: Connection, prefix: str) -> list[SessionInfo]:
+    """Return the sessions whose ids begin with `prefix`, in the order in which they began."""
+    found = db.execute(_LISTED, {"prefix": prefix}).fetchall()
+    return [msgspec.convert(row, ListedRow, strict=False).info for row in found]
 
 
 def read(db: Connection, row: SessionRow, after: int, limit: int) -> list[tuple[int, Record]]:
@@ -138,8 +150,11 @@ def begin(db: Connection, session_id: str) -> SessionRow:
         "INSERT INTO session (id, head, epoch, entries, tokens, era) VALUES (?, 0, ?, 0, 0, 0)",
         (session_id, epoch),
     ).lastrowid
-    db.execute("INSERT INTO snapshot VALUES (?, 0, ?, 0, ?)", (number, NO_ITEMS, NO_TOTALS))
-    return SessionRow(number or 0, 0, epoch, 0, 0, 0)
+    db.execute(
+        "INSERT INTO snapshot VALUES (?, NULL, ?, '', 0, ?, 0, ?)",
+        (number, NO_METADATA, NO_ITEMS, NO_TOTALS),
+    )
+    return SessionRow(number or 0, 0, epoch, 0, 0, 0, "")
 
 
 def append(
@@ -163,11 +178,23 @@ def append(
             "INSERT INTO mention VALUES (?, ?, ?, ?)",
             [(row.number, name.id, name.seq, name.effect) for name in new.mentions],
         )
-    after = new.row
+    after, active = new.row, new.totals.last_counted_at
     db.execute(
-        "UPDATE session SET head = ?, entries = ?, tokens = ?, era = ? WHERE number = ?",
-        (after.head, after.entries, after.tokens, after.era, row.number),
+        "UPDATE session SET head = ?, entries = ?, tokens = ?, era = ?,"
+        " last_active_at = coalesce(?, last_active_at) WHERE number = ?",
+        (
+            after.head,
+            after.entries,
+            after.tokens,
+            after.era,
+            None if active is None else active.timestamp(),
+            row.number,
+        ),
     )
+    if (changes := new.changes) is not None:
+        began = changes.created_at and changes.created_at.timestamp()
+        db.execute("UPDATE session SET first_id = ? WHERE number = ?", (after.first_id, row.number))
+        db.execute(_RELIST, (began, changes.metadata, changes.first_line, row.number))
     return new
 
 

@@ -193,7 +193,7 @@ def test_new_session_imports_under_a_new_id() -> None:
     name = memory.import_session(state, on_conflict="new_session")
     assert name != "s"
     assert memory.export_session(name).log == state.log
-    assert sorted(memory.list_sessions()) == sorted(["s", name])
+    assert sorted(info.session_id for info in memory.list_sessions()) == sorted(["s", name])
 
 
 def test_new_session_of_the_longest_id_has_a_valid_id() -> None:

@@ -62,7 +62,9 @@ def test_repeated_import_of_an_archive_is_harmless(
     assert copied["session_id"].startswith("work-")
     assert copied["database"] == str(into)
     with MemoryManager(into) as memory, MemoryManager(tmp_path / "chat.db") as first:
-        assert sorted(memory.list_sessions()) == sorted(["work", copied["session_id"]])
+        assert sorted(info.session_id for info in memory.list_sessions()) == sorted(
+            ["work", copied["session_id"]]
+        )
         assert memory.export_session("work") == first.export_session("work")
 
 
@@ -107,7 +109,7 @@ def test_documents_and_logs_go_into_a_database(
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["session_id"] == "other"
     with MemoryManager(into) as memory:
-        assert memory.list_sessions() == ["log", "other"]
+        assert [info.session_id for info in memory.list_sessions()] == ["log", "other"]
     again = command("import", session_file, "--into", into)
     assert again.exit_code == 2
     assert "session 'log' exists" in again.stderr

@@ -19,7 +19,7 @@ def manager(**settings: Any) -> MemoryManager:
 
 def read(memory: MemoryManager, content: str = FILE, key: str | None = None, **more: Any) -> Entry:
     """Return a call and its result, and a message after it."""
-    call = f"c{len(memory.get_active_entries('s')) if 's' in memory.list_sessions() else 0}"
+    call = f"c{len(memory.get_active_entries('s')) if memory.list_sessions() else 0}"
     metadata = None if key is None else {"fold_key": key}
     memory.add_tool_call("s", "read", {}, call_id=call)
     entry = memory.add_tool_result("s", "read", content, call_id=call, metadata=metadata, **more)

@@ -226,7 +226,7 @@ def test_without_branches_only_the_live_path_is_in_the_log(tmp_path: Path) -> No
     )
     memory = MemoryManager(counter="chars4")
     memory.import_session(to.read_text())
-    [session] = memory.list_sessions()
+    [session] = [info.session_id for info in memory.list_sessions()]
     assert "An answer that was abandoned." not in [e.text for e in memory.get_entries(session)]
     assert len(memory.get_entries(session)) == 9
 

@@ -99,8 +99,10 @@ def look(store: Any, session_id: str) -> Any:
         fed = [item.seq for item in store.feed(limit=100_000) if item.session_id == session_id]
         assert fed == [seq for seq, _ in log], "the feed is not the log"
     [info] = listed
-    assert (info.head, info.entries) == (snapshot.head, snapshot.totals.entries)
-    return log, window, found, msgspec.json.encode(snapshot.totals), info.tokens
+    totals = snapshot.totals
+    assert (info.entries, info.tokens) == (totals.entries, totals.tokens)
+    assert (info.metadata, info.first_line) == (totals.metadata, totals.first_line)
+    return log, window, found, msgspec.json.encode(totals), info.tokens
 
 
 def prepared(store: Any, session_id: str) -> None:

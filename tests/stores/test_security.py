@@ -98,14 +98,14 @@ def test_hostile_ids_and_texts_are_only_data(kind: Any) -> None:
             assert (came["entry"].id, came["entry"].text) == (text, text)
             assert came["entry"].metadata == {text: [text]}
             assert {entry.name for entry in came["entries"] if entry.type == "tool_call"} == {text}
-        listed = memory.list_sessions()
-        assert set(HOSTILE) < set(listed)
+        listed = {info.session_id for info in memory.list_sessions()}
+        assert set(HOSTILE) < listed
         # Each session has its own records and no others.
         assert len({len(memory.get_entries(text)) for text in HOSTILE}) == 1
         memory.clear_session(HOSTILE[0])
         memory.delete_session(HOSTILE[1])
         memory.delete_entries(HOSTILE[2], [HOSTILE[2]])
-        assert set(memory.list_sessions()) == set(listed) - {HOSTILE[1]}
+        assert {info.session_id for info in memory.list_sessions()} == listed - {HOSTILE[1]}
         assert [entry.text for entry in memory.get_entries("bystander")] == ["untouched"]
     if isinstance(kind, InFile):
         assert [found.name for found in Path(kind.url).parent.iterdir()] == ["chat.db"]

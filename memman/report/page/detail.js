@@ -170,7 +170,7 @@ class Detail {
     const rows = [["At", `${time(step.at)} UTC`], ["Window after it", `${n(step.active)} tokens in ${counted(step.entries, "entry", "entries")}`]];
     if (step.kind === "undone") rows.unshift(["Compression", this.link(steps[step.undoes])]);
     if (step.kind === "opened") rows.unshift(...observed(step.changes || {}).map(([key, value]) => [key, name(String(value))]));
-    if (step.kind === "configured") rows.unshift(...Object.entries(step.changes || {}).map(([key, value]) => [key, name(JSON.stringify(value))]));
+    if (step.kind === "configured" || step.kind === "described") rows.unshift(...Object.entries(step.changes || {}).map(([key, value]) => [key, name(JSON.stringify(value))]));
     if (step.kind === "usage") {
       rows.unshift(["Reported", `${n(step.reported || 0)} tokens in (${n(step.cached || 0)} from the cache, ${n(step.cache_written || 0)} written to it), ${n(step.output || 0)} out`],
         ["Estimated", n(step.estimated || 0)], ["Model", step.model ? name(step.model) : "not named"]);

@@ -24,6 +24,7 @@ function stepTitle(step) {
     case "deleted": return `Deleted ${touched(step)}`;
     case "cleared": return "Cleared the window";
     case "configured": return "Settings changed";
+    case "described": return "Metadata replaced";
     default: return "Usage reported";
   }
 }
@@ -35,7 +36,8 @@ function stepLine(step) {
       return `${step.state === "in force" ? "" : `${step.state} · `}${methodsOf(step)}${kept}`;
     }
     case "opened": return observed(step.changes || {}).map(([key, value]) => `${key} ${value}`).join(", ");
-    case "configured": return JSON.stringify(step.changes || {});
+    case "configured":
+    case "described": return JSON.stringify(step.changes || {});
     case "usage": return `${n(step.reported || 0)} tokens in, ${n(step.output || 0)} out; estimated ${n(step.estimated || 0)}`;
     case "cleared": return "a new era began; what was before stays in the log";
     default: return `${n(step.active)} tokens in ${counted(step.entries, "entry", "entries")} after it`;

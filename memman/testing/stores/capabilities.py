@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 from memman.entries import encode_json
 from memman.errors import InvalidInput, StoreConflict
 from memman.protocols import Appended, FeedItem
-from memman.records import Added, Compressed, Deleted, Record, Undone, encode
+from memman.records import Added, Compressed, Deleted, Record, SessionTotals, Undone, encode
 from memman.testing.laws import in_threads, refused
 from memman.testing.stores.base import (
     StoreLaws,
@@ -29,12 +30,18 @@ from memman.testing.stores.records import (
     added,
     clearing,
     configuring,
+    describing,
+    one_of_each,
+    one_of_each_plain,
+    opening,
+    reporting,
     retraction,
     summary_of,
 )
 
 _WRITERS = 8
 _EACH = 40
+_MINUTE = timedelta(minutes=1)
 _PATIENCE = 10.0  # seconds until a committed record is in the feed, whatever else the server does
 
 
@@ -95,13 +102,104 @@ class FindLaws(StoreLaws):
 class SessionsLaws(StoreLaws):
     """Laws of `sessions`."""
 
-    def test_sessions_have_their_heads_and_totals(self) -> None:
+    def test_sessions_have_their_totals_in_order(self) -> None:
         store = self.make_store_with("sessions")
         assert list(store.sessions()) == []
         store.append("s", (added("a", tokens=2), added("b", tokens=3), configuring("g")))
-        store.append("t", (added("a", tokens=4),))
-        listed = [(i.session_id, i.head, i.entries, i.tokens) for i in store.sessions()]
-        assert listed == [("s", 3, 2, 5), ("t", 1, 1, 4)]
+        store.append("a", (added("a", tokens=4),))
+        store.append("s", (added("c"),))
+        listed = [(info.session_id, info.entries, info.tokens) for info in store.sessions()]
+        assert listed == [("s", 3, 6), ("a", 1, 4)]
+
+    def test_sessions_have_times_of_first_record_and_newest_entry(self) -> None:
+        store = self.make_store_with("sessions")
+        store.append("s", (opening("o"), added("a", timestamp=AT + 2 * _MINUTE)))
+        store.append("s", (added("b", timestamp=AT + 3 * _MINUTE),))
+        store.append("s", (reporting("u"),))
+        [info] = self.reopen(store).sessions()
+        assert (info.created_at, info.last_active_at) == (AT, AT + 3 * _MINUTE)
+        store.append("t", (describing("m", AT + _MINUTE),))  # nothing was added
+        store.append("t", (added("a"),))  # older than the first record, as in a fork
+        [_, info] = store.sessions()
+        assert info.created_at == info.last_active_at == AT + _MINUTE
+
+    def test_sessions_have_their_newest_metadata(self) -> None:
+        store = self.make_store_with("sessions")
+        first, second = opening("o"), describing("m", note='"\x00\u4e2d')
+        store.append("s", (first, added("a")))
+        assert [info.metadata for info in store.sessions()] == [first.metadata]
+        store.append("s", (second,))
+        store.append("s", (added("b"),))
+        store.commit("s", 0, (clearing("x"),), (), 4)
+        assert [info.metadata for info in self.reopen(store).sessions()] == [second.metadata]
+        store.append("s", (describing("n"),))
+        assert [info.metadata for info in store.sessions()] == [{}]
+
+    def test_sessions_have_the_first_line_of_the_era(self) -> None:
+        store = self.make_store_with("sessions")
+        store.append("s", (added("a", role="assistant"),))
+        assert _first_lines(store) == [""]
+        store.append("s", (added("b", " \n\x00 Plan\x00 it, \u4f60\n\nplease"),))
+        store.append("s", (added("c", "later"),))
+        assert _first_lines(self.reopen(store)) == ["Plan it, \u4f60"]
+        store.commit("s", 0, (clearing("x"),), (), 3)
+        assert _first_lines(store) == [""]
+        store.append("s", (added("d", "w" * 500), added("e", "last")))
+        assert _first_lines(store) == ["w" * 200]
+
+    def test_first_line_goes_with_its_entry(self) -> None:
+        store = self.make_store_with("sessions")
+        if not hasattr(store, "erase"):
+            return
+        store.append("s", (added("a", "secret"), added("b", "second")))
+        erase_entries(store, "s", "b")
+        assert _first_lines(store) == ["secret"]
+        erase_entries(store, "s", "a")
+        assert _first_lines(self.reopen(store)) == [""]
+        assert b"secret" not in msgspec.json.encode(snapshot_of(store).totals)
+        store.append("s", (added("c", "third"),))
+        assert _first_lines(store) == ["third"]
+
+    def test_list_of_sessions_is_the_fold_of_their_records(self) -> None:
+        store = self.make_store_with("sessions")
+        totals = SessionTotals()
+        for seq, record in enumerate([*one_of_each(), added("z"), describing("m2", n=1)], 1):
+            store.append("s", (record,))
+            totals = totals.after(seq, record)
+            [info] = store.sessions()
+            shown = (info.entries, info.tokens, info.metadata, info.first_line)
+            assert shown == (totals.entries, totals.tokens, totals.metadata, totals.first_line)
+            assert info.last_active_at == (totals.last_counted_at or AT)
+
+    def test_committed_session_is_listed_as_an_appended_one(self) -> None:
+        store = self.make_store_with("sessions")
+        records = [*one_of_each_plain(), *(added(f"e{n}") for n in range(1_200))]
+        store.append("s", records)
+        store.commit("t", 0, records, [], 0, expect_head=0)
+        [appended, committed] = store.sessions()
+        assert msgspec.structs.replace(committed, session_id="s") == appended
+
+    def test_prefix_selects_sessions_by_the_beginning_of_their_ids(self) -> None:
+        store = self.make_store_with("sessions")
+        ids = [
+            "a",
+            "b",
+            "a%",
+            "a_c",
+            "ab",
+            "A",
+            "a\\x",
+            "a*",
+            "a\U0010ffff",
+            "a\u00e9",
+            "aa:1",
+            "aa:2",
+        ]
+        for session_id in ids:
+            store.append(session_id, (added("a"),))
+        for prefix in ["", *ids, "aa:", "c", "a\U0010ffff\U0010ffff"]:
+            found = [info.session_id for info in store.sessions(prefix)]
+            assert found == [name for name in ids if name.startswith(prefix)], prefix
 
     def test_sessions_lists_no_deleted_session(self) -> None:
         store = filled(self.make_store_with("sessions"))
@@ -363,6 +461,10 @@ def _fed(store: Any, count: int, after: str = "") -> list[FeedItem]:
         time.sleep(0.005)
     assert len(found) == count
     return found
+
+
+def _first_lines(store: Any) -> list[str]:
+    return [info.first_line for info in store.sessions()]
 
 
 def _by_session(found: Sequence[FeedItem]) -> dict[str, list[tuple[int, Record]]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from memman.errors import EntryNotFound, Refused
 from memman.log import History, places_for_commit
-from memman.protocols import Store
+from memman.protocols import SessionInfo, Store
 from memman.records import Cleared, Deleted, Record, Undone
 from memman.testing.stores.base import snapshot_of
 from memman.testing.stores.records import AT, added, clearing, pinning, retraction, summary_of
@@ -35,6 +37,13 @@ def play(store: Store, rng: random.Random) -> None:
         folded = History.of(store.read("s"))
         assert [item.place() for item in folded.items] == [p for p, _ in snapshot_of(store).window]
         assert snapshot_of(store).totals == folded.totals
+        titles = [(info.entries, info.first_line) for info in _listed(store)]
+        assert titles in ([], [(folded.totals.entries, folded.totals.first_line)])
+
+
+def _listed(store: Any) -> Iterable[SessionInfo]:
+    """Return the list of sessions, if the store has one."""
+    return store.sessions() if hasattr(store, "sessions") else ()
 
 
 def _change(history: History, rng: random.Random, record_id: str) -> Record | None:

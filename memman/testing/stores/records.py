@@ -13,6 +13,7 @@ from memman.records import (
     Compressed,
     Configured,
     Deleted,
+    Described,
     Opened,
     Pinned,
     Record,
@@ -27,9 +28,9 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 def added(entry_id: str, text: str = "text", tokens: int = 1, **fields: Any) -> Added:
     """A record of a user message."""
-    settings: dict[str, Any] = {"type": "message", "role": "user", **fields}
+    settings: dict[str, Any] = {"type": "message", "role": "user", "timestamp": AT, **fields}
     count = TokenCount(tokens, counter="test")
-    return Added(Entry(id=entry_id, content=text, timestamp=AT, token_count=count, **settings))
+    return Added(Entry(id=entry_id, content=text, token_count=count, **settings))
 
 
 def summary_of(compression_id: str, *runs: Sequence[str], text: str = "short") -> Compressed:
@@ -86,6 +87,10 @@ def configuring(record_id: str, **changes: Any) -> Configured:
     return Configured(id=record_id, at=AT, changes=changes or {"max_tokens": 500})
 
 
+def describing(record_id: str, at: datetime = AT, **metadata: Any) -> Described:
+    return Described(id=record_id, at=at, metadata=metadata)
+
+
 def reporting(record_id: str) -> UsageReported:
     return UsageReported(id=record_id, at=AT, model="m", input_tokens=5, estimated=4)
 
@@ -95,7 +100,8 @@ def one_of_each_plain() -> list[Record]:
     awkward = 'nul \x00, quotes " and \\, \u00e9\u4e2d\U0001f600, \u2028 and a tab\t'
     metadata = encode_json({"n": [1, 2.5, None, {"deep": awkward}]}, "metadata")
     entry = added("a", awkward, tokens=3, metadata_json=metadata, raw_json=metadata)
-    return [opening("o"), entry, configuring("g", strategy=None, max_entries=7), reporting("u")]
+    configured = configuring("g", strategy=None, max_entries=7)
+    return [opening("o"), entry, configured, reporting("u"), describing("m", deep={"n": [awkward]})]
 
 
 def one_of_each() -> list[Record]:

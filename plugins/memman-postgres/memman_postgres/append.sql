@@ -1,6 +1,6 @@
 -- Add one entry to a session and return its seq and the epoch, in one round trip. Return NULL if the session does not
--- exist or knows the id; the caller then takes the general way.
-CREATE OR REPLACE FUNCTION memman_add(to_session text, entry text, cost bigint, body bytea)
+-- exist or knows the id; the caller then takes the general way. `said` is the first line of a user message, else NULL.
+CREATE OR REPLACE FUNCTION memman_add(to_session text, entry text, cost bigint, body bytea, added_at timestamptz, said text)
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     its_number bigint;
@@ -16,7 +16,9 @@ BEGIN
         RETURN NULL;
     END IF;
     UPDATE memman_session AS its
-    SET head = its.head + 1, entries = its.entries + 1, tokens = its.tokens + cost,
+    SET head = its.head + 1, entries = its.entries + 1, tokens = its.tokens + cost, last_active_at = added_at,
+        first_id = CASE WHEN its.first_id = '' AND said IS NOT NULL THEN entry ELSE its.first_id END,
+        first_line = CASE WHEN its.first_id = '' AND said IS NOT NULL THEN said ELSE its.first_line END,
         position = greatest(its.position, pg_current_xact_id()::text::bigint + (SELECT behind FROM memman_store))
     WHERE its.number = its_number
     RETURNING its.position, its.head, its.epoch

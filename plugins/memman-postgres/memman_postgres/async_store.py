@@ -106,9 +106,9 @@ class AsyncPostgresStore(Database):
             lambda: steps.commit(session_id, epoch, (record,), window, floor, None, ids),
         )
 
-    async def sessions(self) -> Iterable[SessionInfo]:
-        """Return every session, in the order in which they began."""
-        return await self._run(None, steps.sessions)
+    async def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
+        """Return the sessions whose ids begin with `prefix`, in the order in which they began."""
+        return await self._run(None, lambda: steps.sessions(prefix))
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session with its log."""

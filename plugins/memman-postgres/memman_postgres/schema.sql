@@ -9,16 +9,23 @@ CREATE TABLE IF NOT EXISTS memman_store (
 );
 INSERT INTO memman_store (version, first_epoch) VALUES (1, 0) ON CONFLICT DO NOTHING;
 
--- `entries` and `tokens` are the era's totals, `era` the seq of the last clear. A commit writes the window up to
--- `floor` (`items`) and the totals up to `folded`, both as JSON.
+-- `entries` and `tokens` are the era's totals, `era` the seq of the last clear. The list of sessions shows the times of
+-- the first record and of the newest entry, `metadata` (JSON) and the first line of the era's first user message. A
+-- commit writes the window up to `floor` (`items`) and the totals up to `folded`, both as JSON. Ids are compared by
+-- their bytes, so that the index finds those with a prefix.
 CREATE TABLE IF NOT EXISTS memman_session (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    id text NOT NULL UNIQUE,
+    id text COLLATE "C" NOT NULL UNIQUE,
     head bigint NOT NULL,
     epoch bigint NOT NULL,
     entries bigint NOT NULL,
     tokens bigint NOT NULL,
     era bigint NOT NULL,
+    first_id text NOT NULL DEFAULT '',
+    last_active_at timestamptz,
+    created_at timestamptz,
+    metadata bytea NOT NULL DEFAULT '{}',
+    first_line text NOT NULL DEFAULT '',
     floor bigint NOT NULL,
     items bytea NOT NULL,
     folded bigint NOT NULL,

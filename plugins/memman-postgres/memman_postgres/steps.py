@@ -5,6 +5,7 @@ A step yields `(statement, arguments)` and is sent the rows. One step is one tra
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
@@ -12,13 +13,15 @@ import msgspec
 
 from memman.errors import StoreConflict
 from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
-from memman.records import Added, Record, SessionTotals, encode, tombstone
+from memman.records import Added, Record, SessionTotals, encode, first_line_of, tombstone
 from memman.stores.rows import (
+    LISTED_COLUMNS,
     MADE,
     NO_ITEMS,
     NO_TOTALS,
     ROW_COLUMNS,
     SNAPSHOT_COLUMNS,
+    ListedRow,
     NewRecords,
     SessionRow,
     SnapshotRow,
@@ -45,7 +48,7 @@ _POSITION = (
     "greatest(position, pg_current_xact_id()::text::bigint + (SELECT behind FROM memman_store))"
 )
 # One round trip. A record whose id is known adds nothing.
-_APPEND_ONE = "SELECT memman_add(%s, %s, %s, %s)"
+_APPEND_ONE = "SELECT memman_add(%s, %s, %s, %s, %s, %s)"
 _HORIZON = """
 SELECT behind + pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
@@ -75,6 +78,13 @@ WHERE id = %s AND lease_holder = %s
 RETURNING number
 """
 _SNAPSHOT = f"SELECT {SNAPSHOT_COLUMNS} FROM memman_session WHERE number = %s"  # noqa: S608 - our own names
+_LISTED = f"SELECT {LISTED_COLUMNS} FROM memman_session WHERE id LIKE %s ORDER BY number"  # noqa: S608 - our own names
+_LIKE_ITSELF = re.compile(r"[\\%_]")  # in a pattern of LIKE, after a backslash
+_RELIST = """
+UPDATE memman_session SET created_at = coalesce(%s, created_at), metadata = coalesce(%s, metadata),
+    first_line = coalesce(%s, first_line)
+WHERE number = %s
+"""
 _ROW = f"SELECT {ROW_COLUMNS} FROM memman_session WHERE id = %s"  # noqa: S608 - our own names
 
 
@@ -101,8 +111,10 @@ def single(records: Sequence[Record], expect_head: int | None) -> Added | None:
 
 def append_one(session_id: str, record: Added) -> Step[Appended | None]:
     """Add an entry in one round trip; None if the session does not exist or knows the id."""
-    tokens = record.entry.token_count.tokens
-    [(found,)] = yield _APPEND_ONE, (session_id, record.id, tokens, encode(record))
+    entry, body = record.entry, encode(record)
+    said = first_line_of(entry.text) if entry.role == "user" else None
+    given = (session_id, record.id, entry.token_count.tokens, body, entry.timestamp, said)
+    [(found,)] = yield _APPEND_ONE, given
     if found is None:
         return None
     head, epoch = found
@@ -210,10 +222,10 @@ def lease(session_id: str, holder: str, seconds: float) -> Step[bool]:
     return bool(found)
 
 
-def sessions() -> Step[list[SessionInfo]]:
-    """Return every session, in the order in which they began."""
-    found = yield "SELECT id, head, entries, tokens FROM memman_session ORDER BY number", ()
-    return [SessionInfo(*row) for row in found]
+def sessions(prefix: str) -> Step[list[SessionInfo]]:
+    """Return the sessions whose ids begin with `prefix`, in the order in which they began."""
+    found = yield _LISTED, (_LIKE_ITSELF.sub(r"\\\g<0>", prefix) + "%",)
+    return [ListedRow(*row).info for row in found]
 
 
 def delete(session_id: str, found: set[int]) -> Step[bool]:
@@ -279,10 +291,21 @@ def _append(
         return new
     after = new.row
     [(position,)] = yield (
-        "UPDATE memman_session SET head = %s, entries = %s, tokens = %s, era = %s, "  # noqa: S608 - our own words
-        f"position = {_POSITION} WHERE number = %s RETURNING position",
-        (after.head, after.entries, after.tokens, after.era, row.number),
+        "UPDATE memman_session SET head = %s, entries = %s, tokens = %s, era = %s, first_id = %s, "  # noqa: S608 - our own words
+        f"last_active_at = coalesce(%s, last_active_at), position = {_POSITION} "
+        "WHERE number = %s RETURNING position",
+        (
+            after.head,
+            after.entries,
+            after.tokens,
+            after.era,
+            after.first_id,
+            new.totals.last_counted_at,
+            row.number,
+        ),
     )
+    if (changes := new.changes) is not None:
+        yield _RELIST, (changes.created_at, changes.metadata, changes.first_line, row.number)
     seqs, ids, bodies = zip(*new.rows, strict=True)
     yield (
         "INSERT INTO memman_record (session, seq, id, payload, position) SELECT %s, seq, id, payload, %s"

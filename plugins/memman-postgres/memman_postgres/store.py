@@ -128,9 +128,9 @@ class PostgresStore(Database):
             lambda: steps.commit(session_id, epoch, (record,), window, floor, None, ids),
         )
 
-    def sessions(self) -> Iterable[SessionInfo]:
-        """Return every session, in the order in which they began."""
-        return self._run(None, steps.sessions)
+    def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
+        """Return the sessions whose ids begin with `prefix`, in the order in which they began."""
+        return self._run(None, lambda: steps.sessions(prefix))
 
     def delete(self, session_id: str) -> bool:
         """Remove a session with its log."""

@@ -111,7 +111,7 @@ def _short(_prompt: str) -> str:
 
 
 def _begin_again(memory: MemoryManager) -> None:
-    for session_id in memory.list_sessions():
+    for session_id in [info.session_id for info in memory.list_sessions()]:
         memory.delete_session(session_id)
     said = [{"role": "user", "content": f"message {n} " + "word " * 24} for n in range(8)]
     memory.add_messages("s", said, format="openai-chat")
@@ -120,7 +120,7 @@ def _begin_again(memory: MemoryManager) -> None:
 def _outcome(memory: MemoryManager, store: PostgresStore) -> Any:
     """Return each session's kinds of records and window; check for gaps and compare with the fold."""
     outcome = []
-    for session_id in memory.list_sessions():
+    for session_id in [info.session_id for info in memory.list_sessions()]:
         log = store.read(session_id)
         assert [seq for seq, _ in log] == list(range(1, len(log) + 1))
         shown = [entry.text for entry in memory.get_active_entries(session_id)]
