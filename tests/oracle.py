@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+from memman.entries import Entry
 from memman.records import (
     SHAPES,
     Added,
     Cleared,
     Compressed,
     Deleted,
+    Described,
     Pinned,
     Record,
     Undone,
@@ -28,6 +31,8 @@ class Oracle:
         self.types: dict[str, str] = {}
         self.era: list[str] = []
         self.deleted: set[str] = set()
+        self.first: Entry | None = None  # the first user message of the era that is still there
+        self.metadata: dict[str, Any] = {}
         self.compressions: dict[str, Compressed] = {}
         # Retraction -> (position, type, pinned) of each entry that its undo restores.
         self.retractions: dict[str, dict[str, tuple[int, str, bool]]] = {}
@@ -37,6 +42,7 @@ class Oracle:
         oracle = cls()
         for seq, record in log:
             oracle.apply(seq, record)
+            oracle.describe(record)
         return oracle
 
     def window(self) -> list[str]:
@@ -110,6 +116,18 @@ class Oracle:
                 for name in self.era:  # their ids are free again
                     del self.positions[name]
                 self.era.clear()
+
+    def describe(self, record: Record) -> None:
+        """Take what the list of sessions shows of a record."""
+        match record:
+            case Added(entry) if entry.role == "user" and self.first is None:
+                self.first = entry
+            case Described():
+                self.metadata = record.metadata
+            case Cleared():
+                self.first = None
+            case Deleted() | Compressed() if self.first and self.first.id not in self.era:
+                self.first = None
 
     def _add(self, name: str, position: int, kind: str) -> None:
         assert name not in self.positions, f"the id {name} is in the log twice"

@@ -929,7 +929,7 @@ class Laws(RuleBasedStateMachine):
         for api in self.apis:
             log = [record for _, record in api.store.read(SESSION, 0, 100_000)]
             oracle = Oracle.of(enumerate(log, 1))
-            first = next((entry for entry in oracle.titles if entry is not None), None)
+            title = oracle.first.text.replace("\x00", "") if oracle.first else ""
             added = [record.at for record in log if isinstance(record, Added)]
             assert list(api.store.sessions(SESSION)) == [
                 SessionInfo(
@@ -939,7 +939,7 @@ class Laws(RuleBasedStateMachine):
                     len(oracle.era),
                     api.do(("get_stats", (), {})).total_tokens,
                     oracle.metadata,
-                    first.text[:200] if first else "",
+                    title.strip()[:200],
                 )
             ]
 

@@ -32,6 +32,7 @@ def live(memory: MemoryManager) -> None:
     memory.compress("s")
     memory.undo_compression("s")
     memory.update_config("s", max_entries=80)
+    memory.update_session("s", metadata={"user": "ada"})
     memory.record_usage("s", {"prompt_tokens": 90, "completion_tokens": 2})
     memory.delete_entries("s", [memory.add_user_message("s", "secret").id])
     memory.clear_session("s")
