@@ -22,9 +22,9 @@ class Source(msgspec.Struct, frozen=True, gc=False):
 
     `entries` are the ids of the entries behind it: of a stub, a clip or a summary the replacement's, and
     none for a system prompt that was passed to `build_context` or a text of memman's own. `unaltered` is
-    True if the message is a whole message as it was added, so that a caller may send its own object
-    instead: nothing in it was replaced, left out, added, joined or renamed. In `openai-responses` a message
-    is an item.
+    True if the message is a whole message as it was added, or whole messages that the format joins, so that
+    a caller may send its own objects instead: nothing was replaced, left out, added or renamed. In
+    `openai-responses` a message is an item.
     """
 
     entries: tuple[str, ...]

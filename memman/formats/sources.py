@@ -97,8 +97,7 @@ def sources_of(
     for index, entries in enumerate(sources):
         whole = bool(entries) and all(map(_is_original, entries))
         if whole and not itemized:
-            made = set(map(_message_of, entries))
-            whole = len(made) == 1 and sizes[made.pop()] == len(entries)
+            whole = sum(sizes[made] for made in set(map(_message_of, entries))) == len(entries)
         same = whole and _are_same(entries, parsed.get(index, ()))
         yield Source(tuple(entry.id for entry in entries), same)
 
