@@ -546,6 +546,7 @@ class MemoryManager:
         system: Any = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         system_inline: bool = True,
+        pending: Any = None,
         missing_ok: bool = False,
     ) -> Context:
         """Return the context to send to the model, valid in `format` and within `budget`. Changes nothing.
@@ -560,6 +561,9 @@ class MemoryManager:
                 blocks, or Gemini's `Content`; `Context.system` has its text.
             tools: the tool definitions of the request; they are counted.
             system_inline: False only counts `system`: the caller sends it, as frameworks do.
+            pending: messages that follow the session's in this context and are stored nowhere, as for
+                `add_messages(unknown="keep")`. They are trimmed last. In `Context.sources` their entries
+                are `pending:0`, `pending:0:1` ...
             missing_ok: return an empty context if the session does not exist.
 
         Raises:
@@ -575,7 +579,42 @@ class MemoryManager:
                 system=system,
                 tools=tools,
                 system_inline=system_inline,
+                pending=pending,
                 missing_ok=missing_ok,
+            )
+        )
+
+    def fit_messages(
+        self,
+        messages: Any,
+        *,
+        format: FormatName | str = "auto",
+        model: str | None = None,
+        budget: int | None = None,
+        system: Any = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        system_inline: bool = True,
+    ) -> Context:
+        """Return a list of messages as a context, trimmed if it does not fit. Stores nothing.
+
+        System messages at the start are kept. In `Context.sources` the entries of a message are named by
+        its index: `0`, `1`, `1:1` ...
+
+        Args:
+            messages: the whole conversation, as for `add_messages(unknown="keep")`.
+            format: the format of the messages and of the context, "auto" to detect it.
+
+        The other arguments and the errors are those of `build_context`.
+        """
+        return self._runtime.run(
+            self._methods.fit_messages(
+                messages,
+                format=format,
+                model=model,
+                budget=budget,
+                system=system,
+                tools=tools,
+                system_inline=system_inline,
             )
         )
 

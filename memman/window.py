@@ -93,6 +93,13 @@ class Exchange(msgspec.Struct, frozen=True, eq=False, gc=False):
         """The number of calls without a result."""
         return sum(item.unanswered for item in self.items)
 
+    def is_like(self, other: Exchange) -> bool:
+        """Return whether the other exchange has the same entries and results."""
+        return len(self.items) == len(other.items) and all(
+            one.entry is two.entry and one.unanswered == two.unanswered
+            for one, two in zip(self.items, other.items, strict=True)
+        )
+
 
 _Turn = str | int  # a message id, or the number of entries by others that came before
 _Key = tuple[str, str | None]
@@ -243,6 +250,17 @@ class Window:
     def copy(self) -> Window:
         """Return a window of the same items."""
         return Window(self.items, self.head, self.epoch)
+
+    def followed_by(self, items: Sequence[WindowItem]) -> Window:
+        """Return a copy of the window with more items; its unchanged exchanges are the same objects."""
+        copies = [msgspec.structs.replace(item) for item in self.items]
+        window = Window([*copies, *items], self.head, self.epoch)
+        exchanges = window.exchanges
+        for number, (before, after) in enumerate(zip(self.exchanges, exchanges, strict=False)):
+            if not before.is_like(after):
+                break
+            exchanges[number] = before
+        return window
 
     def priced(self, price: Price) -> Window:
         """Return a window of the same entries with other prices."""

@@ -11,8 +11,10 @@ import msgspec
 from memman.display import format_error, safe_repr
 from memman.entries import (
     Content,
+    Entry,
     NewEntry,
     check_id,
+    check_model,
     check_name,
     check_text,
     encode_json,
@@ -21,6 +23,7 @@ from memman.entries import (
 from memman.errors import AsyncPortRefused, InvalidInput
 from memman.ids import check_nonce
 from memman.runtime import is_async_callable
+from memman.session.context import ContextRequest
 
 T = TypeVar("T")
 
@@ -182,6 +185,30 @@ def check_on_conflict(on_conflict: str) -> None:
         raise InvalidInput(
             f"on_conflict={safe_repr(on_conflict)}: use 'fail', 'skip' or 'new_session'"
         )
+
+
+def context_request(
+    form: str,
+    model: str | None,
+    budget: int | None,
+    system: Any,
+    tools: Any,
+    system_inline: bool,
+    pending: tuple[Entry, ...],
+) -> ContextRequest:
+    """Return the validated arguments of a context. Raises `InvalidInput`."""
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
+        raise InvalidInput(f"budget must be a number of tokens, not {safe_repr(budget)}")
+    check_switch(system_inline, "system_inline")
+    return ContextRequest(
+        form,
+        None if model is None else check_model(model),
+        budget,
+        None if system is None else system_text(system),
+        tools_json(tools),
+        system_inline,
+        pending,
+    )
 
 
 def metadata_json(metadata: Mapping[str, Any]) -> msgspec.Raw:

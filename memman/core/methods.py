@@ -24,6 +24,7 @@ from memman.core.arguments import (
     check_on_conflict,
     check_switch,
     check_unknown,
+    context_request,
     metadata_json,
     new_context,
     new_message,
@@ -34,6 +35,7 @@ from memman.core.arguments import (
 )
 from memman.core.core import Core
 from memman.core.token_counts import TokenCounting
+from memman.core.unstored import Unstored
 from memman.counting.usage import BilledTokens, billed_tokens, given_tokens, usage_of
 from memman.display import safe_repr
 from memman.entries import (
@@ -59,7 +61,6 @@ from memman.protocols import FeedItem, SessionInfo, SummarizeCallback, Summarize
 from memman.records import UsageReported
 from memman.results import Context, OverflowResult, SessionStats, Summary
 from memman.session import CompressionRequest, OnConflict, Session
-from memman.session.context import ContextRequest
 
 logger = logging.getLogger("memman")
 State = SessionState | Mapping[str, Any] | str | bytes
@@ -483,6 +484,7 @@ class AsyncMethods:
         system: Any = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         system_inline: bool = True,
+        pending: Any = None,
         missing_ok: bool = False,
     ) -> Context:
         """Return the context to send to the model, valid in `format` and within `budget`. Changes nothing.
@@ -497,31 +499,54 @@ class AsyncMethods:
                 blocks, or Gemini's `Content`; `Context.system` has its text.
             tools: the tool definitions of the request; they are counted.
             system_inline: False only counts `system`: the caller sends it, as frameworks do.
+            pending: messages that follow the session's in this context and are stored nowhere, as for
+                `add_messages(unknown="keep")`. They are trimmed last. In `Context.sources` their entries
+                are `pending:0`, `pending:0:1` ...
             missing_ok: return an empty context if the session does not exist.
 
         Raises:
             BudgetExceeded: pinned entries, system messages or the clipped newest exchange do not fit.
             SessionNotFound: the session does not exist, and `missing_ok` is not set.
         """
-        if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
-            raise InvalidInput(f"budget must be a number of tokens, not {safe_repr(budget)}")
-        check_switch(system_inline, "system_inline")
         core = self._core
         form = core.shared.format if format is None else core.resolver.format_named(format).name
-        request = ContextRequest(
-            form,
-            None if model is None else check_model(model),
-            budget,
-            None if system is None else system_text(system),
-            tools_json(tools),
-            system_inline,
+        entries = (
+            () if pending is None else Unstored(core.shared, core.resolver).pending(pending, form)
         )
+        request = context_request(form, model, budget, system, tools, system_inline, entries)
         try:
             return await (await core.sessions.existing(session_id)).build(request)
         except SessionNotFound:
             if not missing_ok:
                 raise
             return Session(session_id, core.shared).build_empty(request)
+
+    async def fit_messages(
+        self,
+        messages: Any,
+        *,
+        format: FormatName | str = "auto",
+        model: str | None = None,
+        budget: int | None = None,
+        system: Any = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        system_inline: bool = True,
+    ) -> Context:
+        """Return a list of messages as a context, trimmed if it does not fit. Stores nothing.
+
+        System messages at the start are kept. In `Context.sources` the entries of a message are named by
+        its index: `0`, `1`, `1:1` ...
+
+        Args:
+            messages: the whole conversation, as for `add_messages(unknown="keep")`.
+            format: the format of the messages and of the context, "auto" to detect it.
+
+        The other arguments and the errors are those of `build_context`.
+        """
+        core = self._core
+        form, entries = Unstored(core.shared, core.resolver).whole(messages, format)
+        request = context_request(form, model, budget, system, tools, system_inline, entries)
+        return Session("messages", core.shared).build_empty(request)
 
     async def get_context_for_llm(self, session_id: str) -> str:
         """Return the context as one text: summaries with their dates, then the recent entries."""

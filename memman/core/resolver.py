@@ -162,16 +162,19 @@ class Resolver:
             form = self.format_named(format)
         else:
             plain = [each.message for each in messages]
-            form = self._most_likely(plain, default) if keep else self.detected(plain)
+            form = self.most_likely(plain, default) if keep else self.detected(plain)
         return parsed_messages(form, messages, keep=keep)
 
-    def _most_likely(self, messages: Sequence[Any], default: str) -> Format:
-        """Return the format of the messages, or of those that have one, or the default."""
-        readable = [each for each in messages if candidates([each], self._every_format())[0]]
+    def most_likely(self, messages: Sequence[Any], default: str) -> Format:
+        """Return the format of the messages, or of those that have one; the default if that may be it."""
+        form, known = self.format_named(default), self._every_format()
+        readable = [each for each in messages if candidates([each], known)[0]]
         for chosen in (messages, readable):
+            if form in candidates(chosen, known)[1]:
+                return form
             with suppress(FormatError):
                 return self.detected(chosen)
-        return self.format_named(default)
+        return form
 
     def _every_format(self) -> list[Format]:
         self._formats = self._formats or known_formats(self._plugins())

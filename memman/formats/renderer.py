@@ -108,6 +108,22 @@ class Rendering:
         self._framing_sum = 0.0
         self.added = 0
 
+    def copy(self) -> Rendering:
+        """Return a rendering of the same window that changes apart from this one."""
+        other = Rendering(self.format, self._price, self._framing, self._nonce)
+        other._take(self)
+        return other
+
+    def _take(self, other: Rendering) -> None:
+        self._epoch = other._epoch
+        self._done = list(other._done)
+        self._pieces = list(other._pieces)
+        self._joined = list(other._joined)
+        self._starts = list(other._starts)
+        self._covered = other._covered
+        self._framing_sum = other._framing_sum
+        self.added = other.added
+
     def update(self, window: Window) -> None:
         """Render the changes of the window since the last update."""
         exchanges, done = window.exchanges, self._done

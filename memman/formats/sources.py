@@ -126,9 +126,10 @@ def _are_same(entries: Sequence[Entry], parsed: Sequence[NewEntry]) -> bool:
 
 
 def _is_same(entry: Entry, parsed: NewEntry) -> bool:
-    named = parsed.name == entry.name or (entry.type == "tool_result" and parsed.name is None)
+    # A result may have its name from its call alone.
+    unnamed = entry.type == "tool_result" and None in (parsed.name, entry.name)
     return (
-        named
+        (unnamed or parsed.name == entry.name)
         and (entry.type, entry.role) == (parsed.type, parsed.role)
         and (entry.call_id, entry.is_error) == (parsed.call_id, parsed.is_error)
         and (entry.content == parsed.content or _same_arguments(entry, parsed))

@@ -14,7 +14,7 @@ from memman import events
 from memman.config import Budget, MemoryConfig, lowered, resolve_budget
 from memman.counting import CountFailure, TokenCounter, framing_in, learn, model_key
 from memman.entries import Accuracy, Entry
-from memman.errors import InvalidInput
+from memman.errors import BudgetExceeded, InvalidInput
 from memman.formats import Rendering, prompt_in
 from memman.protocols import Format
 from memman.records import Replacement, UsageReported
@@ -24,7 +24,7 @@ from memman.session.log import SessionLog
 from memman.session.outbox import Outbox
 from memman.session.shared import Remote, Shared
 from memman.session.trim import trim
-from memman.window import Window
+from memman.window import Window, WindowItem
 
 logger = logging.getLogger("memman")
 
@@ -45,7 +45,7 @@ class Priced(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContextRequest(msgspec.Struct, frozen=True, gc=False):
-    """The arguments of `build_context`; `tools` as JSON."""
+    """The arguments of `build_context`; `tools` as JSON, `pending` as entries that were not counted."""
 
     format: str
     model: str | None = None
@@ -53,6 +53,7 @@ class ContextRequest(msgspec.Struct, frozen=True, gc=False):
     system: str | None = None
     tools: bytes | None = None
     system_inline: bool = True
+    pending: tuple[Entry, ...] = ()
 
     @property
     def shown_system(self) -> str | None:
@@ -232,7 +233,7 @@ class ContextBuilder:
     async def build(self, request: ContextRequest) -> Context:
         """Return a context of the window as it is, trimmed in a copy if it does not fit."""
         log = self._log
-        if log.resolved.remote is not None:
+        if log.resolved.remote is not None and not request.pending:
             await self._confirm(request, log.resolved.remote)
         async with log.lock:
             await log.prepare(reads_window=True)
@@ -265,6 +266,8 @@ class ContextBuilder:
         log = self._log
         known = log.calibration.confirmed
         if known is None or context.trimmed or not known.is_at(log.window.head, log.window.epoch):
+            return context
+        if request.pending:
             return context
         if request.model not in (None, known.model):
             return context
@@ -317,6 +320,12 @@ class ContextBuilder:
             window, counter, budget = self._for_model(model)
         limit = _limit(request, budget, resolved.config, model)
         rendering = self._rendered(request.format, counter, window)
+        own_framing = rendering.added + rendering.edges
+        is_own = window is own
+        if request.pending:
+            window = window.followed_by(_pending_items(request.pending, window, counter))
+            rendering = rendering.copy()
+            rendering.update(window)
         prompt, defined, reserved = 0, 0, resolved.config.overhead_tokens
         if request.system or request.tools:
             prompt, defined = price_given(request.system, request.tools, counter, rendering.format)
@@ -329,22 +338,14 @@ class ContextBuilder:
         total = counted + reserved
         if total > limit:
             fixed = prompt + defined + reserved
-            form, nonce = rendering.format, self._nonce
-            window, rendering, trimmed = trim(
-                window,
-                rendering,
-                limit,
-                fixed,
-                resolved,
-                lambda: rendering_in(form, counter, nonce),
-                self._shared.make_entry(counter),
-            )
+            window, rendering, trimmed = self._trim(window, rendering, limit, fixed, counter)
             framing = rendering.added + rendering.edges
             left_out = total - (window.tokens + framing + fixed)
             total -= left_out
-        if limit <= most and window is own:  # a larger budget is another model's
+        # A larger budget is another model's, and a trimmed context has less framing than the window.
+        if limit <= most and is_own and (request.pending or not trimmed):
             expected = self._expected(own, counter).tokens
-            self._last_overhead = _LastOverhead(own.epoch, prompt + defined, framing, expected)
+            self._last_overhead = _LastOverhead(own.epoch, prompt + defined, own_framing, expected)
         layout = rendering.layout(request.shown_system)
         messages = layout.messages
         unchanged = 0
@@ -357,6 +358,30 @@ class ContextBuilder:
         if trimmed:
             self._left_out = context, left_out
         return _Built(own.head, own.epoch, request, context, messages, model, reserved)
+
+    def _trim(
+        self, window: Window, rendering: Rendering, limit: int, fixed: int, counter: TokenCounter
+    ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
+        """Trim a copy of the window; pending entries too, but only if everything else is not enough."""
+
+        def trimmed(window: Window) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
+            return trim(
+                window,
+                rendering,
+                limit,
+                fixed,
+                self._log.resolved,
+                lambda: rendering_in(rendering.format, counter, self._nonce),
+                self._shared.make_entry(counter),
+            )
+
+        try:
+            return trimmed(window)
+        except BudgetExceeded:
+            loosened = _without_pins(window)
+            if loosened is None:
+                raise
+            return trimmed(loosened)
 
     def _reserved(self, reserved: int, counted: int, limit: int, model: str | None) -> int:
         """Return the tokens of a budget to keep free for text that memman never sees; at most half.
@@ -436,6 +461,38 @@ class ContextBuilder:
         clean = partial(self._shared.redacted, outcome="the provider was not asked for a count")
         items = [msgspec.structs.replace(item, entry=clean(item.entry)) for item in window.items]
         return Window(items, window.head, window.epoch)
+
+
+def _pending_items(
+    entries: Sequence[Entry], window: Window, counter: TokenCounter
+) -> list[WindowItem]:
+    """Return the items of entries behind a window, counted; results have the names of its open calls."""
+    items = []
+    for seq, entry in enumerate(entries, window.head + 1):
+        name = entry.name
+        if name is None and entry.type == "tool_result":
+            call = window.open_call(entry.call_id, None)
+            name = call.entry.name if call is not None else None
+        count = counter.count_entry(entry)
+        counted = msgspec.structs.replace(entry, seq=seq, name=name, token_count=count)
+        items.append(WindowItem(counted, seq, count.tokens, entry.pinned))
+    return items
+
+
+def _without_pins(window: Window) -> Window | None:
+    """Return the window without the pins of pending entries, other than system messages; None without."""
+    pinned = [
+        item
+        for item in reversed(window.items)
+        if item.position > window.head and item.pinned and item.entry.role != "system"
+    ]
+    if not pinned:
+        return None
+    items = [
+        msgspec.structs.replace(item, pinned=item.pinned and item not in pinned)
+        for item in window.items
+    ]
+    return Window(items, window.head, window.epoch)
 
 
 def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
