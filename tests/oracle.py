@@ -175,6 +175,14 @@ class Oracle:
         """Return the retracted entries whose ids are not in use."""
         return {name for kept in self.retractions.values() for name in kept} - set(self.era)
 
+    def restorable(self, retraction: str) -> bool:
+        """Return whether the undo of a retraction is possible: no id of it was used again."""
+        kept = self.retractions[retraction]
+        newest = {name: each for each, names in self.retractions.items() for name in names}
+        return bool(kept) and all(
+            newest[name] == retraction and name not in self.era for name in kept
+        )
+
     def _unfold(self, compression_id: str) -> None:
         for item in self.compressions.pop(compression_id).replacements:
             if item.entry is not None:

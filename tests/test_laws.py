@@ -9,10 +9,12 @@ During a summary, other callers add, clear, undo, pin and delete through this ma
 the same store, which compresses too (a second compression of one manager: test_concurrency). The laws,
 hold, by name of the rule or invariant:
 
-    each entry is represented once, dropped or deleted   every_acknowledged_entry_is_represented_once
+    each entry is represented once, dropped, retracted   every_acknowledged_entry_is_represented_once
+    or deleted
     the log has no gaps                                  Oracle.apply
-    a retry adds nothing, unless its entry was cleared   retry
+    a retry adds nothing, unless its id is free          retry
     a list that is sent again adds only its new messages send_list
+    a retracted id is free, and known after the undo     add_again, Oracle._restore
     a late commit brings back nothing that was cleared   Oracle._compress
     the window is the fold of the log                    window_store_and_fold_agree
     pinned entries stay as they are, in order            entries_are_verbatim, window_store_and_fold_agree
@@ -396,6 +398,7 @@ class Laws(RuleBasedStateMachine):
         self.stack = ExitStack()
         self.number = 0
         self.texts: dict[str, str] = {}  # acknowledged entry id -> its mark
+        self.earlier: dict[str, str] = {}  # the marks of entries whose id another has now
         self.open_calls: list[OpenCall] = []
         self.pairs: list[tuple[str, str]] = []
         self.last: Operation | None = None
@@ -459,8 +462,15 @@ class Laws(RuleBasedStateMachine):
         answer = answers[0]
         if name.startswith("add_") and not isinstance(answer, BaseException):
             for entry in answer if isinstance(answer, list) else [answer]:
-                self.texts[entry.id] = " ".join(MARK.findall(entry.text))
+                self._acknowledge(entry)
         return answer
+
+    def _acknowledge(self, entry: Any) -> None:
+        marks = " ".join(MARK.findall(entry.text))
+        known = self.texts.get(entry.id, marks)
+        if known != marks:
+            self.earlier[entry.id] = f"{self.earlier.get(entry.id, '')} {known}"
+        self.texts[entry.id] = marks
 
     def _log(self) -> list[tuple[int, Record]]:
         return list(self.apis[0].store.read(SESSION, 0, 100_000))
@@ -617,8 +627,16 @@ class Laws(RuleBasedStateMachine):
         again = self._do(name, *args, elsewhere=elsewhere, compress=False, **keywords)
         assert deleted or not isinstance(again, Exception)
         if not deleted and keywords["id"] not in oracle.era:
-            head += 1  # a clear freed the id
+            head += 1  # a clear or a retraction freed the id
         assert self.apis[0].store.state(SESSION) == (head, epoch), "a retry added something"
+
+    @rule(data=st.data(), elsewhere=st.booleans())
+    def add_again(self, data: st.DataObject, elsewhere: bool) -> None:
+        if free := sorted(Oracle.of(self._log()).retracted()):
+            name, text = self._pick(data, free), self._mark()
+            self.last = "add_user_message", (text,), {"id": name}
+            entry = self._do("add_user_message", text, id=name, elsewhere=elsewhere, compress=False)
+            assert entry.seq == self.apis[0].store.state(SESSION)[0], "an entry was taken for another"
 
     @rule(
         when=st.sampled_from(["before", "after"]),
@@ -685,11 +703,12 @@ class Laws(RuleBasedStateMachine):
 
     @rule(
         data=st.data(),
-        name=st.sampled_from(["undo_compression", "clear_session", "delete_entries"]),
+        name=st.sampled_from(["undo_compression", "clear_session", "delete_entries", "retract"]),
     )
     def change_that_somebody_comes_before(self, data: st.DataObject, name: str) -> None:
-        doomed = self._pick(data, self._ids()) if name == "delete_entries" and self._ids() else None
-        if name == "delete_entries" and doomed is None:
+        named = name in ("delete_entries", "retract")
+        doomed = self._pick(data, self._ids()) if named and self._ids() else None
+        if named and doomed is None:
             return
         self._arrange(data, "before the commit")
         self._do(name, *([[doomed]] if doomed else []))
@@ -717,7 +736,7 @@ class Laws(RuleBasedStateMachine):
             api.written.race = None
         for _, record in self._log():
             if isinstance(record, Added) and record.id not in self.texts:
-                self.texts[record.id] = " ".join(MARK.findall(record.entry.text))
+                self._acknowledge(record.entry)
 
     def _meddling(self, data: st.DataObject) -> Operation:
         ids, active = self._ids(), self._active()
@@ -729,13 +748,14 @@ class Laws(RuleBasedStateMachine):
                     "undo_compression",
                     "pin",
                     "delete_entries",
+                    "retract",
                     "compress",
                 ]
             )
         )
         if name == "pin" and active:
             return name, (self._pick(data, active),), {}
-        if name == "delete_entries" and ids:
+        if name in ("delete_entries", "retract") and ids:
             return name, ([self._pick(data, ids)],), {}
         if name in ("clear_session", "undo_compression"):
             return name, (), {}
@@ -746,15 +766,32 @@ class Laws(RuleBasedStateMachine):
 
     def _forget_pairs(self, name: str) -> None:
         """Forget open calls, because a result may now belong to another call, or to none."""
-        if name in ("clear_session", "delete_entries"):
+        if name in ("clear_session", "delete_entries", "retract"):
             self.pairs.clear()
             self.open_calls.clear()
 
     @rule(data=st.data(), elsewhere=st.booleans())
     def undo(self, data: st.DataObject, elsewhere: bool) -> None:
-        known = sorted(Oracle.of(self._log()).compressions)
-        which = data.draw(st.sampled_from([None, *known]))
-        self._do("undo_compression", which, elsewhere=elsewhere)
+        oracle = Oracle.of(self._log())
+        which = data.draw(
+            st.sampled_from([None, *sorted([*oracle.compressions, *oracle.retractions])])
+        )
+        if which in oracle.retractions:
+            self._forget_pairs("retract")
+        undone = self._do("undo_compression", which, elsewhere=elsewhere)
+        assert which not in oracle.retractions or (undone == which) == oracle.restorable(which)
+
+    @rule(data=st.data(), elsewhere=st.booleans())
+    def retract(self, data: st.DataObject, elsewhere: bool) -> None:
+        oracle = Oracle.of(self._log())
+        if ids := [*oracle.era, *sorted(oracle.retracted())]:
+            some = data.draw(st.lists(st.sampled_from(ids), min_size=1, max_size=3, unique=True))
+            self._forget_pairs("retract")
+            retraction = self._do("retract", some, reason="edited", elsewhere=elsewhere)
+            after = Oracle.of(self._log())
+            assert set(some) <= after.retracted()
+            assert retraction in after.retractions
+            assert after.head == oracle.head + any(name in oracle.era for name in some)
 
     @rule(data=st.data(), on=st.booleans(), elsewhere=st.booleans())
     def pin(self, data: st.DataObject, on: bool, elsewhere: bool) -> None:
@@ -840,6 +877,9 @@ class Laws(RuleBasedStateMachine):
                 api.do((name, (), {}))
             for entry in entries:
                 assert api.do(("get_entry", (entry.id,), {})) == entry
+            for last in (1, 3, len(entries)):
+                newest = api.do(("get_entries", (), {"last": last}))
+                assert newest == entries[max(0, len(entries) - last) :]
             assert api.do(("export_session", (), {})) == before
             assert api.store.state(SESSION) == state
 
@@ -849,9 +889,12 @@ class Laws(RuleBasedStateMachine):
         # Through both, because the clock ticks each time the circuit breaker reads it.
         explanation, *_ = (api.do(("explain", (), {})) for api in self.apis)
         statuses = {status.entry_id: status for status in explanation.entries}
-        kept = [name for name, status in statuses.items() if status.state != "deleted"]
+        gone = ("deleted", "retracted")
+        kept = [name for name, status in statuses.items() if status.state not in gone]
         assert kept == oracle.era
-        assert {name for name in statuses if name not in kept} <= oracle.deleted
+        retracted = {name for name, status in statuses.items() if status.state == "retracted"}
+        assert retracted == oracle.retracted()
+        assert {name for name in statuses if name not in kept} - retracted <= oracle.deleted
         assert {name for name in kept if statuses[name].state == "dropped"} == oracle.dropped()
         for name in kept:
             shower = statuses[name].shown_by
@@ -861,8 +904,8 @@ class Laws(RuleBasedStateMachine):
         holding = {
             one.compression_id for one in explanation.compressions if one.state == "in force"
         }
-        assert folded | holding == set(oracle.compressions)
-        for name in holding:  # only a compression in force can be undone directly
+        assert folded | holding == {*oracle.compressions, *oracle.retractions}
+        for name in holding - set(oracle.retractions):  # only a compression in force can be undone directly
             made = [item.entry for item in oracle.compressions[name].replacements if item.entry]
             assert {entry.id for entry in made} <= oracle.active
 
@@ -984,7 +1027,7 @@ class Laws(RuleBasedStateMachine):
             deleted = Oracle.of(enumerate(log, 1)).deleted
             stored = set(MARK.findall(" ".join(encode(record).decode() for record in log)))
             for entry_id in deleted:
-                marks = set(self.texts[entry_id].split())
+                marks = {*self.texts[entry_id].split(), *self.earlier.get(entry_id, "").split()}
                 assert not marks & stored, f"the text of {entry_id} is still in the store"
 
     @invariant()
