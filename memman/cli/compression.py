@@ -19,10 +19,11 @@ from memman.cli.sessions import Session, check_target, load, save_changed, targe
 from memman.cli.words import entries_of, first_line, plural
 from memman.compression import PlannedEntry
 from memman.entries import Entry, parse_address
-from memman.errors import CompressionFailed, CounterUnavailable
+from memman.errors import CompressionFailed, CounterUnavailable, EntryNotFound
 from memman.events import CompressionResult
 from memman.explain import CompressionStatus, LogHistory
 from memman.manager import MemoryManager
+from memman.results import SessionStats
 from memman.stores import without_password
 
 _TRIES = 8
@@ -184,7 +185,8 @@ def undo(
     """Undo a compression of the session S.
 
     The originals are in the window again. COMPRESSION is an id, a place in the log such as 120, or the
-    id of a summary; default: the newest. The log keeps both, and the originals can be compressed again.
+    id of a summary; default: the newest that is no retraction. The log keeps both, and the originals can be
+    compressed again.
     """
     to = target_of(session, output, in_place, as_json)
     opened = load(session, to=to)
@@ -203,9 +205,14 @@ def undo(
         return
     addresses = [f"#{history.compressions[name][0]}" for name in undone]
     note(f"undone: {shortened(addresses, _MOST_UNDONE)}")
-    back = entries_of(before.compressed_entries - after.compressed_entries)
+    back = entries_of(_originals(after) - _originals(before))
     change = f"{before.active_tokens:,} -> {after.active_tokens:,} tokens"
     note(f"{back} in the window again, {change} (limit {after.max_tokens:,})")
+
+
+def _originals(stats: SessionStats) -> int:
+    """Return the number of added entries in the window."""
+    return stats.total_entries - stats.compressed_entries
 
 
 def shortened(names: Sequence[str], most: int) -> str:
@@ -238,9 +245,12 @@ def find_compression(history: LogHistory, wanted: str | None) -> str:
     None is the newest in force. Raises `FindingError` with the existing ones.
     """
     if wanted is None:
-        if not history.history.compressions:
-            raise FindingError(f"no compression is in force in this session{_existing(history)}")
-        return history.history.latest()
+        try:
+            return history.history.latest()
+        except EntryNotFound:
+            raise FindingError(
+                f"no compression is in force in this session{_existing(history)}"
+            ) from None
     seq, number = parse_address(f"#{wanted.removeprefix('#')}") or (0, 0)
     for name, (place, record) in history.compressions.items():
         made = [item.entry.id for item in record.replacements if item.entry is not None]

@@ -27,6 +27,7 @@ from memman.records import (
     Pinned,
     Record,
     Undone,
+    ids_retracted_by,
 )
 
 _HEADINGS = (
@@ -107,6 +108,8 @@ def _line(record: Record) -> str:
             return f"[session opened{_copied_from(record.forked_from)}]"
         case Added(entry):
             return transcript_line(entry, entry.text)
+        case Compressed() if retracted := ids_retracted_by(record):
+            return f"[{record.reason}: {', '.join(retracted)}]"
         case Compressed():
             replaced = entries_of(sum(len(item.ids) for item in record.replacements))
             return f"[compressed: {replaced}, {record.tokens_before:,} to {record.tokens_after:,} tokens]"

@@ -292,9 +292,11 @@ def _sent_line(found: list[Found]) -> str:
 def _replacement_lines(found: Found, statuses: dict[str, CompressionStatus]) -> list[str]:
     if found.method is None:
         return ["cleared: a clear emptied the window, and cannot be undone"]
+    first = statuses[found.replaced_by[0]]
+    if found.method == "retract":
+        return [f"{first.reason}, by record #{first.seq}, {first.at:%Y-%m-%d %H:%M}"]
     again = len(found.replaced_by) - 1
     times = f"replaced again {plural(again, 'time')}; " if again else ""
-    first = statuses[found.replaced_by[0]]
     change = f"{first.tokens_before:,} -> {first.tokens_after:,} tokens ({first.reason})"
     return [
         f"{found.method} by compression #{first.seq}, {first.at:%Y-%m-%d %H:%M}: {change}",

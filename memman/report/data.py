@@ -37,6 +37,7 @@ from memman.records import (
     ReplacementMethod,
     Undone,
     UsageReported,
+    ids_retracted_by,
 )
 from memman.report.steps import Numbers, Span, Splice, changes
 from memman.report.usage import Usage, usage_of
@@ -118,9 +119,10 @@ class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
     total: int
     splices: list[Splice] = []
     id: str = ""
-    # of a compression
+    # of a compression or a retraction
     state: str = ""
     reason: str = ""
+    # of a compression
     before: int = 0
     after: int = 0
     cost: Cost | None = None
@@ -239,9 +241,9 @@ class _Shown:
 
     def __init__(self, log: LogHistory) -> None:
         self._log = log
-        self._numbers = Numbers(log)
+        self._numbers = Numbers()
         self._pinned = {item.entry.id for item in log.history.items if item.pinned}
-        self._places: dict[str, int] = {}  # compression id -> its step
+        self._places: dict[str, int] = {}  # record id -> its step
         self._originals: set[str] = set()  # of any compression
         self.values: dict[str, int] = {}
         self.steps = list(self._read_steps())
@@ -274,8 +276,8 @@ class _Shown:
                 total=change.total_tokens,
                 splices=change.splices,
             )
+            self._places[record.id] = place
             if isinstance(record, Compressed) and change.survival is not None:
-                self._places[record.id] = place
                 yield self._compression(step, change.survival, record)
             else:
                 yield self._other(step, record)
@@ -313,9 +315,17 @@ class _Shown:
         )
 
     def _other(self, step: ShownStep, record: Record) -> ShownStep:
-        """Return the step of a record that is not a compression."""
+        """Return the step of a record that is not a compression, or is a retraction."""
         replace = msgspec.structs.replace
         match record:
+            case Compressed():
+                return replace(
+                    step,
+                    kind="retracted",
+                    state=self._log.state_of(record.id),
+                    reason=record.reason,
+                    touches=self._numbers.spans(ids_retracted_by(record)),
+                )
             case Undone():
                 return replace(step, undoes=self._places[record.compression_id])
             case Pinned():

@@ -19,15 +19,21 @@ Span = tuple[int, int]  # the first and the last number
 
 
 class Numbers:
-    """The numbers of the entries of a log, both added ones and replacements, in log order."""
+    """The numbers of the entries of a log, both added ones and replacements, in log order.
 
-    def __init__(self, log: LogHistory) -> None:
+    An id means the newest entry with it so far: one may come again after a clear or a retraction.
+    """
+
+    def __init__(self) -> None:
         self._of: dict[str, int] = {}
-        for _, record in log.records:
-            for name in _entries_in(record):
-                self._of[name] = len(self._of)
-
+        self._next = 0
         self._behind: dict[str, list[Span]] = {}  # replacement -> its originals
+
+    def take(self, record: Record) -> None:
+        """Number the entries of the next record."""
+        for name in _entries_in(record):
+            self._of[name] = self._next
+            self._next += 1
 
     def __getitem__(self, entry_id: str) -> int:
         return self._of[entry_id]
@@ -60,15 +66,17 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def changes(log: LogHistory, numbers: Numbers) -> Iterator[Change]:
-    """Return the change of every record that added no entry, in log order."""
+    """Return the change of every record that added no entry, in log order; numbers all entries."""
     fold = SurvivalFold(log)
     history = fold.history
     for seq, record in log.records:
         if isinstance(record, Added):
+            numbers.take(record)
             fold.apply(seq, record)
             continue
         reshaped = isinstance(record, SHAPES)
         before = _shown(history, numbers) if reshaped else []
+        numbers.take(record)
         survival = fold.apply(seq, record)
         yield Change(
             seq=seq,

@@ -39,6 +39,7 @@ def lived(memory: MemoryManager) -> None:
     last = memory.add_assistant_message("trip", "To Lisbon,\n\x1b[31mby train.")
     memory.pin("trip", last.id)
     memory.delete_entries("trip", [memory.get_entries("trip")[0].id])
+    memory.retract("trip", [last.id], reason="the user\nchanged it")
     memory.update_config("trip", recent_window=3)
     memory.record_usage("trip", {"prompt_tokens": 1_234, "completion_tokens": 5})
     memory.clear_session("trip")
@@ -53,7 +54,7 @@ def test_every_kind_of_record_is_a_line(
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert [line.split("  ")[:2] for line in lines] == [
-        *[["trip", str(seq)] for seq in range(1, 18)], ["work", "1"], ["work", "2"],
+        *[["trip", str(seq)] for seq in range(1, 19)], ["work", "1"], ["work", "2"],
     ]  # fmt: skip
     kinds = [line.split("  ")[2] for line in lines]
     assert kinds[0] == "[session opened]"
@@ -64,7 +65,8 @@ def test_every_kind_of_record_is_a_line(
     assert kinds[2] == "Assistant: To Lisbon, \\x1b[31mby train."
     assert kinds[3].endswith(" pinned]")
     assert kinds[4].startswith("[deleted: ")
-    assert kinds[5:] == [
+    assert kinds[5].startswith("[retracted: the user changed it: ")
+    assert kinds[6:] == [
         "[configured: recent_window]", "[usage reported: 1,234 input tokens]", "[cleared]",
         "[session opened]", "User: hello",
     ]  # fmt: skip
@@ -74,8 +76,8 @@ def test_session_is_followed_from_a_place(
     path: Path, memory: MemoryManager, command: Command
 ) -> None:
     lived(memory)
-    result = command("follow", path, "--session", "trip", "--after", "16", "--timeout", "0")
-    assert result.stdout == "trip  17  [cleared]\n"
+    result = command("follow", path, "--session", "trip", "--after", "17", "--timeout", "0")
+    assert result.stdout == "trip  18  [cleared]\n"
 
 
 def test_cursor_of_a_json_line_continues(

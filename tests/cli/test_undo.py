@@ -123,3 +123,16 @@ def test_undo_needs_exactly_one_target(command, saved, options):
 def test_pipes_work_as_input_and_output(command, saved):
     result = command("undo", "-", "-o", "-", given=saved.read_bytes())
     assert SessionState.from_json(result.stdout).summaries[0].content == "one"
+
+
+def test_retraction_is_undone_by_its_place(command, saved):
+    memory = MemoryManager()
+    memory.import_session(saved.read_bytes())
+    newest = added(saved)[-2:]
+    memory.retract("s", newest, reason="edited")
+    saved.write_text(memory.export_session("s").to_json())
+    assert "#48" in command("undo", saved, "-o", "-").stderr, "the newest compression is another"
+    result = command("undo", saved, "#49", "--in-place")
+    assert result.exit_code == 0
+    assert "2 entries in the window again" in result.stderr
+    assert active(saved)[-2:] == newest

@@ -168,3 +168,16 @@ def test_address_of_nothing_is_a_text(command, saved):
     result = command("why", saved("It left."), "#4711")
     assert result.exit_code == 1
     assert "was never in this session" in result.stderr
+
+
+def test_retracted_text_has_the_reason(command, tmp_path):
+    memory = manager()
+    orders(memory)
+    memory.retract("s", ["result"], reason="wrong order")
+    path = tmp_path / "s.json"
+    path.write_text(memory.export_session("s").to_json())
+    result = command("why", path, ORDER)
+    assert "retracted: wrong order, by record #7, 2026-01-01 00:00" in result.stdout
+    line = line_of(result, "restore:")
+    assert command(*shlex.split(line.removeprefix("restore: memman "))).exit_code == 0
+    assert "active: the model sees it" in command("why", path, ORDER).stdout

@@ -170,3 +170,19 @@ def test_every_exact_value_is_between_spaces(values: list[str], text: str) -> No
     repeated = f"{text} {' '.join(values)} {text}"
     assert all(stands_alone(value, repeated) for value in values)
     assert set(values) <= set(exact_values(f" {' '.join(values)} "))
+
+
+def test_retraction_is_compared_with_nothing() -> None:
+    memory = manager("The order left the hub.")
+    orders(memory)
+    talk(memory)
+    memory.compress("s", target_tokens=700)
+    retraction = memory.retract("s", ["answer", "result"])
+    memory.add_user_message("s", "another", id="answer")
+    found = compared(memory, retraction)
+    assert [entry.id for item in found.replacements for entry in item.originals] == [
+        "result",
+        "answer",
+    ]
+    assert [item.entry for item in found.replacements] == [None, None]
+    assert kept(found)[PATH] is None

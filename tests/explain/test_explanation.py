@@ -48,6 +48,34 @@ def fate_of(memory: MemoryManager, entry_id: str) -> Any:
 # ---------------------------------------------------------------- entries
 
 
+def test_retracted_entry_has_its_retraction_until_its_undo() -> None:
+    memory = manager()
+    ids = fill(memory, 3)
+    compression = memory.compress("s", target_tokens=150).compression_id
+    retraction = memory.retract("s", ids[:1])
+    status = fate_of(memory, ids[0])
+    assert (status.state, status.compression_id) == ("retracted", retraction)
+    assert (status.shown_by, status.retrievable) == (None, True)
+    found = {each.compression_id: each.state for each in memory.explain("s").compressions}
+    assert found == {compression: "unfolded", retraction: "in force"}
+    memory.undo_compression("s", retraction)
+    status = fate_of(memory, ids[0])
+    assert (status.state, status.undone) == ("active", (retraction,))
+
+
+def test_entry_added_again_has_no_history_of_the_retracted_one() -> None:
+    memory = manager()
+    memory.add_user_message("s", "first", id="e1")
+    memory.add_user_message("s", "second", id="e2")
+    memory.undo_compression("s", memory.retract("s", ["e1"]))
+    memory.retract("s", ["e1"])
+    added = memory.add_user_message("s", "again", id="e1")
+    status = fate_of(memory, "e1")
+    assert (status.state, status.seq, status.undone) == ("active", added.seq, ())
+    assert list(states(memory)) == ["e2", "e1"]
+    assert "last compression: none" in str(memory.explain("s"))
+
+
 def test_active_entry_is_shown_by_itself() -> None:
     memory = manager()
     entry = memory.add_system_message("s", "be brief")

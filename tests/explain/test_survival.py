@@ -74,3 +74,12 @@ def test_value_in_a_replacement_must_stand_alone(values: list[str], text: str) -
             assert found[value] == "replacement"
         else:
             assert value not in found or value in exact_values(text)
+
+
+def test_retraction_has_no_survival() -> None:
+    memory = manager("It left.")
+    orders(memory)
+    talk(memory)
+    memory.compress("s", target_tokens=700)
+    memory.retract("s", ["result"])
+    assert len(list(survivals(history(memory)))) == 1

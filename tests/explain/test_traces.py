@@ -244,3 +244,25 @@ def test_blank_text_is_refused(text: str) -> None:
     orders(memory)
     with pytest.raises(InvalidInput, match="at least one character"):
         traced(memory, text)
+
+
+def test_retracted_entry_has_the_undo_that_restores_it() -> None:
+    memory = manager()
+    orders(memory)
+    retraction = memory.retract("s", ["result"])
+    result = traced(memory, ORDER)
+    [found] = result.found
+    assert (found.status.state, found.method) == ("retracted", "retract")
+    assert found.replaced_by == found.undo == (retraction,)
+    assert (found.sent.requests, found.sent.requests_since, result.survives) == (1, 0, ())
+
+
+def test_requests_are_counted_for_the_entry_added_again() -> None:
+    memory = manager()
+    memory.add_user_message("s", "where?", id="m")
+    memory.add_assistant_message("s", "here")
+    memory.retract("s", ["m"])
+    memory.add_user_message("s", "where now?", id="m")
+    memory.add_assistant_message("s", "there")
+    [found] = traced(memory, "where").found
+    assert (found.sent.requests, found.sent.sent) == (1, 1)

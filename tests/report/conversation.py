@@ -31,6 +31,10 @@ def eventful() -> MemoryManager:
     taken = memory.compress(SESSION, target_tokens=450).compression_id
     memory.undo_compression(SESSION, taken)
     memory.delete_entries(SESSION, [memory.get_entries(SESSION)[3].id])
+    memory.add_user_message(SESSION, "And where is my own order?", id="edited")
+    memory.undo_compression(SESSION, memory.retract(SESSION, ["edited"], reason="by mistake"))
+    memory.retract(SESSION, ["edited"], reason="the user edited it")
+    memory.add_user_message(SESSION, "And where is the order of my sister?", id="edited")
     memory.clear_session(SESSION)
     memory.update_config(SESSION, max_tokens=2_000)
     _orders(memory, 12, 22)

@@ -59,7 +59,8 @@ def test_window_of_every_moment_equals_the_fold(report: Report, log: LogHistory)
 def test_session_has_every_kind_of_step(report: Report) -> None:
     kinds = {step.kind for step in report.steps}
     assert kinds == {
-        "opened", "compressed", "undone", "pinned", "deleted", "cleared", "configured", "usage"
+        "opened", "compressed", "retracted", "undone", "pinned", "deleted", "cleared", "configured",
+        "usage",
     }  # fmt: skip
     states = {step.state for step in report.steps if step.kind == "compressed"}
     assert states >= {"in force", "undone"}
@@ -70,6 +71,17 @@ def test_step_has_the_figures_after_it(report: Report) -> None:
     for step in report.steps:
         assert step.active == sum(entry.tokens for entry in after[step.seq])
         assert step.entries == len(after[step.seq])
+
+
+def test_retraction_is_a_step_of_its_own(report: Report) -> None:
+    first, second = [step for step in report.steps if step.kind == "retracted"]
+    assert (first.state, first.reason) == ("undone", "retracted: by mistake")
+    assert second.state == "cleared"
+    assert first.touches == second.touches
+    [undone] = [step for step in report.steps if step.undoes == report.steps.index(first)]
+    assert undone.kind == "undone"
+    texts = [entry.text for entry in report.entries if entry.id == "edited"]
+    assert texts == ["And where is my own order?", "And where is the order of my sister?"]
 
 
 def judged(report: Report, place: int) -> list[dict[str, str]]:
@@ -96,7 +108,8 @@ def test_kept_values_equal_those_of_compare(report: Report, log: LogHistory) -> 
         ]
         assert judged(report, place) == found
         assert (step.value_count, step.values_kept) == (compared.values, compared.values_kept)
-    assert number == len(log.compressions) > 3
+    retractions = sum(step.kind == "retracted" for step in report.steps)
+    assert number + retractions == len(log.compressions) > 3
 
 
 def test_originals_equal_those_of_compare(report: Report, log: LogHistory) -> None:

@@ -168,7 +168,12 @@ class Detail {
 
   told(step) {
     const rows = [["At", `${time(step.at)} UTC`], ["Window after it", `${n(step.active)} tokens in ${counted(step.entries, "entry", "entries")}`]];
-    if (step.kind === "undone") rows.unshift(["Compression", this.link(steps[step.undoes])]);
+    if (step.kind === "retracted") {
+      const undo = undoneBy.get(step);
+      rows.unshift(["Why", name(step.reason)], ["State", el("span", {}, step.state, undo ? " by " : "", undo ? this.link(undo) : "")]);
+      rows.push(["Id", idOf(step.id)], ...this.restore(step));
+    }
+    if (step.kind === "undone") rows.unshift([steps[step.undoes].kind === "retracted" ? "Retraction" : "Compression", this.link(steps[step.undoes])]);
     if (step.kind === "opened") rows.unshift(...observed(step.changes || {}).map(([key, value]) => [key, name(String(value))]));
     if (step.kind === "configured" || step.kind === "described") rows.unshift(...Object.entries(step.changes || {}).map(([key, value]) => [key, name(JSON.stringify(value))]));
     if (step.kind === "usage") {

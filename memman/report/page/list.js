@@ -19,7 +19,8 @@ function stepTitle(step) {
   switch (step.kind) {
     case "opened": return "Session opened";
     case "compressed": return `Compressed ${counted(replacedIn(step), "entry", "entries")}`;
-    case "undone": return `Took compression #${steps[step.undoes].seq} back`;
+    case "retracted": return `Retracted ${touched(step)}`;
+    case "undone": return `Took ${steps[step.undoes].kind === "retracted" ? "retraction" : "compression"} #${steps[step.undoes].seq} back`;
     case "pinned": return `${step.on ? "Pinned" : "Unpinned"} ${touched(step)}`;
     case "deleted": return `Deleted ${touched(step)}`;
     case "cleared": return "Cleared the window";
@@ -35,6 +36,7 @@ function stepLine(step) {
       const kept = step.value_count ? ` · ${percent(step.values_kept || 0, step.value_count)} of values kept` : "";
       return `${step.state === "in force" ? "" : `${step.state} · `}${methodsOf(step)}${kept}`;
     }
+    case "retracted": return `${step.state === "in force" ? "" : `${step.state} · `}${step.reason}`;
     case "opened": return observed(step.changes || {}).map(([key, value]) => `${key} ${value}`).join(", ");
     case "configured":
     case "described": return JSON.stringify(step.changes || {});
