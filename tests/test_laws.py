@@ -632,7 +632,8 @@ class Laws(RuleBasedStateMachine):
 
     @rule(data=st.data(), elsewhere=st.booleans())
     def add_again(self, data: st.DataObject, elsewhere: bool) -> None:
-        if free := sorted(Oracle.of(self._log()).retracted()):
+        listed = {name for each in self.sent for name in each.ids}  # send_list adds them again
+        if free := sorted(Oracle.of(self._log()).retracted() - listed):
             name, text = self._pick(data, free), self._mark()
             self.last = "add_user_message", (text,), {"id": name}
             entry = self._do("add_user_message", text, id=name, elsewhere=elsewhere, compress=False)
