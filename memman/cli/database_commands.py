@@ -27,6 +27,7 @@ from memman.records import (
     Pinned,
     Record,
     Undone,
+    ids_moved_by,
     ids_retracted_by,
 )
 
@@ -108,11 +109,8 @@ def _line(record: Record) -> str:
             return f"[session opened{_copied_from(record.forked_from)}]"
         case Added(entry):
             return transcript_line(entry, entry.text)
-        case Compressed() if retracted := ids_retracted_by(record):
-            return f"[{record.reason}: {', '.join(retracted)}]"
         case Compressed():
-            replaced = entries_of(sum(len(item.ids) for item in record.replacements))
-            return f"[compressed: {replaced}, {record.tokens_before:,} to {record.tokens_after:,} tokens]"
+            return _compression(record)
         case Undone():
             return f"[compression {record.compression_id} undone]"
         case Pinned():
@@ -130,3 +128,10 @@ def _line(record: Record) -> str:
 
 def _copied_from(point: ForkPoint | None) -> str:
     return "" if point is None else f": a fork of {point.session_id} up to #{point.seq}"
+
+
+def _compression(record: Compressed) -> str:
+    if retracted := ids_retracted_by(record):
+        return f"[{record.reason}: {', '.join(retracted)}]"
+    replaced = entries_of(len(ids_moved_by(record)))
+    return f"[compressed: {replaced}, {record.tokens_before:,} to {record.tokens_after:,} tokens]"
