@@ -19,7 +19,7 @@ from memman.config import MemoryConfig
 from memman.entries import Entry, NewEntry, text_of
 from memman.formats import format_named, plain_messages
 from memman.manager import MemoryManager
-from memman.records import Added, UsageReported
+from memman.records import UsageReported
 from memman.testing.laws import in_threads
 from memman.testing.models import FakeModel, FakeModelError
 
@@ -204,14 +204,13 @@ class AdapterConformance:
             with closing(self.make_memory(self.budget, path)) as memory:
                 talk = self._with(memory, "s")
                 talk.play(2 * _FEW)
-                before = memory.export_session(talk.driver.session_id).log
+                before = memory.export_session(talk.driver.session_id)
             with closing(self.make_memory(self.budget, path)) as memory:
                 talk = talk.resumed(memory)
                 talk.play(1)
-                after = memory.export_session(talk.driver.session_id).log
-                assert after[: len(before)] == before, "the log was rewritten"
-                new = [record for record in after[len(before) :] if isinstance(record, Added)]
-                assert len(new) == _ENTRIES_A_TURN
+                after = memory.export_session(talk.driver.session_id)
+                assert after.log[: len(before.log)] == before.log, "the log was rewritten"
+                assert len(after.entries) == len(before.entries) + _ENTRIES_A_TURN
                 talk.check_requests(self.budget)
                 talk.check_log()
 

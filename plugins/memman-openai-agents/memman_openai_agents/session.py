@@ -1,0 +1,174 @@
+"""A session of the OpenAI Agents SDK that memman keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal, cast
+
+from agents import Agent, ModelResponse, RunContextWrapper, RunHooks, TResponseInputItem
+from agents.memory import OpenAIResponsesCompactionArgs, SessionSettings
+from agents.memory.session_settings import resolve_session_limit
+from agents.run import CallModelData, ModelInputData
+
+from memman import Memory, SessionNotFound, valid_id
+from memman_openai_agents.tools import tools_of
+
+_FORMAT: Final = "openai-responses"
+
+
+class MemmanSession:
+    """A `Session` whose items memman keeps: a log of all of them, and a context that fits the model.
+
+    Args:
+        session_id: any text. memman's session has the same id, or `valid_id(session_id)` if the text is
+            too long or has control characters.
+        memory: a manager, sync or async.
+        view: the items of `get_items()`, with which the runner begins: "context" is memman's context, so
+            that a run costs the same after 10 turns as after 1,000; "log" is every item.
+        session_settings: the SDK's settings; a limit applies to items of the log.
+
+    `fit` goes into `RunConfig(call_model_input_filter=session.fit)`, so that every request fits, also in the
+    middle of a run; `hooks` into `Runner.run(hooks=session.hooks)`, so that counts follow the bill. Use one
+    object for each run at a time.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        memory: Memory,
+        *,
+        view: Literal["context", "log"] = "context",
+        session_settings: SessionSettings | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = session_settings or SessionSettings()
+        self.memman_id = valid_id(session_id)
+        self._memory = memory.aio
+        self._view = view
+        self._given: list[Any] = []  # to the runner at the start of its run, and by the runner since
+        self._servers: dict[str, list[Any]] = {}
+
+    # ------------------------------------------------------------ the SDK's protocol
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the newest `limit` items of the log, exactly; without a limit, the `view`."""
+        limit = resolve_session_limit(limit, self.session_settings)
+        if limit is not None:  # in the middle of a run too: what the runner was given stays
+            return await self._log(limit)
+        if self._view == "log":
+            items = await self._log(None)
+        else:
+            context = await self._memory.build_context(
+                self.memman_id, format=_FORMAT, complete=False, missing_ok=True
+            )
+            items = cast("list[TResponseInputItem]", context.messages)
+        self._given = list(items)
+        return items
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Add items to the log, all or none; an item of a type that memman does not know is kept."""
+        if items:
+            await self._memory.add_messages(self.memman_id, items, _FORMAT, unknown="keep")
+            self._given += items
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Retract the newest item and return it; None if there is none. `undo_compression` restores it."""
+        items = await self._log(1)
+        if not items:
+            return None
+        newest = await self._memory.get_entries(self.memman_id, last=1)
+        await self._memory.retract(self.memman_id, [newest[0].id], reason="pop_item")
+        self._given = self._given[:-1]
+        return items[0]
+
+    async def clear_session(self) -> None:
+        """Empty the session; its log stays readable and begins a new era."""
+        self._given = []
+        with suppress(SessionNotFound):
+            await self._memory.clear_session(self.memman_id)
+
+    async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
+        """Compress if `args` has `force`. The runner calls it after each turn; memman compresses by itself."""
+        if args and args.get("force"):
+            with suppress(SessionNotFound):
+                await self._memory.compress(self.memman_id)
+
+    # ------------------------------------------------------------ in a run
+
+    async def fit(self, data: CallModelData[Any]) -> ModelInputData:
+        """Return the model's input within its window, the agent's instructions and tools included.
+
+        Input that is not this session's (a nested handoff, an `input_filter` or a `session_input_callback`
+        that removes items, a limit) is fitted by itself, without the session.
+        """
+        given = data.model_data
+        pending = _after(self._given, given.input)
+        options: dict[str, Any] = {
+            "format": _FORMAT,
+            "system": given.instructions or None,
+            "tools": await tools_of(data.agent, self._servers) or None,
+            "system_inline": False,
+        }
+        if pending is None:
+            context = await self._memory.fit_messages(given.input, **options)
+        else:
+            context = await self._memory.build_context(
+                self.memman_id, pending=pending, missing_ok=True, **options
+            )
+        items = cast("list[TResponseInputItem]", context.messages)
+        return ModelInputData(items, given.instructions)
+
+    @property
+    def hooks(self) -> RunHooks[Any]:
+        """Hooks that record the usage of each response, which calibrates memman's counts."""
+        return UsageHooks(self._memory, self.memman_id)
+
+    async def _log(self, limit: int | None) -> list[TResponseInputItem]:
+        if limit is not None and limit <= 0:
+            return []
+        try:
+            items = await self._memory.get_messages(self.memman_id, format=_FORMAT, last=limit)
+        except SessionNotFound:
+            return []
+        return cast("list[TResponseInputItem]", items)
+
+
+class UsageHooks(RunHooks[Any]):
+    """Hooks of a run that record the usage of each response in a session."""
+
+    def __init__(self, memory: Any, session_id: str) -> None:
+        self._memory = memory
+        self._session_id = session_id
+
+    async def on_llm_end(
+        self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse
+    ) -> None:
+        """Record the usage of a response, unless the model reported none."""
+        usage = response.usage
+        if usage.input_tokens:
+            await self._memory.record_usage(
+                self._session_id,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cached_tokens=usage.input_tokens_details.cached_tokens,
+            )
+
+
+def _after(known: Sequence[Any], items: Sequence[Any]) -> Sequence[Any] | None:
+    """Return the items after the known ones; None if the list does not begin with the known ones.
+
+    The runner drops keys of items, calls without an output, and the reasoning before such a call.
+    """
+    answered = {item.get("call_id") for item in known if "output" in item}
+    at = 0
+    for item in known:
+        if at < len(items) and _is_same(items[at], item):
+            at += 1
+        elif item.get("type") != "reasoning" and item.get("call_id", None) in {None, *answered}:
+            return None
+    return items[at:]
+
+
+def _is_same(item: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    return all(known.get(key) == value for key, value in item.items())

@@ -1,0 +1,476 @@
+"""memman as a session of the OpenAI Agents SDK: the laws of adapters, and the traps of this SDK."""
+
+import asyncio
+from itertools import count
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    Model,
+    ModelResponse,
+    RunConfig,
+    Runner,
+    SQLiteSession,
+    Usage,
+    function_tool,
+    handoff,
+    set_tracing_disabled,
+)
+from agents.memory import Session, SessionSettings
+from agents.memory.session import is_openai_responses_compaction_aware_session
+from memman_openai_agents import MemmanSession
+from openai.types.responses import (
+    Response,
+    ResponseCompletedEvent,
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+    ResponseReasoningItem,
+)
+from openai.types.responses.response_usage import (
+    InputTokensDetails,
+    OutputTokensDetails,
+    ResponseUsage,
+)
+
+from memman import AsyncMemoryManager, MemoryConfig, MemoryManager, valid_id
+from memman.formats.rules import check
+from memman.testing import AdapterConformance, AdapterDriver, FakeModel, ScriptedSummarizer
+
+set_tracing_disabled(True)
+_NUMBERS = count()
+
+
+def message(text):
+    return ResponseOutputMessage(
+        id=f"msg_{next(_NUMBERS)}",
+        content=[ResponseOutputText(text=text, type="output_text", annotations=[], logprobs=[])],
+        role="assistant",
+        status="completed",
+        type="message",
+    )
+
+
+def call(name, arguments="{}", call_id=None):
+    number = next(_NUMBERS)
+    return ResponseFunctionToolCall(
+        id=f"fc_{number}",
+        call_id=call_id or f"call_{number}",
+        name=name,
+        arguments=arguments,
+        type="function_call",
+        status="completed",
+    )
+
+
+def reasoning(encrypted):
+    return ResponseReasoningItem(
+        id=f"rs_{next(_NUMBERS)}", summary=[], encrypted_content=encrypted, type="reasoning"
+    )
+
+
+def definition(name, description, parameters):
+    return {"type": "function", "name": name, "description": description, "parameters": parameters}
+
+
+class Fake(Model):
+    """The SDK's model over a `FakeModel`, or over a list of outputs."""
+
+    def __init__(self, model=None, outputs=()):
+        self.model = model
+        self.outputs = list(outputs)
+        self.inputs = []
+
+    def answer(self, system, items, tools, handoffs, output_schema):
+        items = [{"role": "user", "content": items}] if isinstance(items, str) else items
+        self.inputs.append(items)
+        if self.model is None:
+            return self.outputs.pop(0), Usage(requests=1, input_tokens=100, output_tokens=5)
+        sent = [definition(t.name, t.description, t.params_json_schema) for t in tools]
+        sent += [definition(h.tool_name, h.tool_description, h.input_json_schema) for h in handoffs]
+        natives = [item["encrypted_content"] for item in items if item.get("type") == "reasoning"]
+        reply = self.model.reply(items, system=system, tools=sent, natives=natives)
+        output = [reasoning(reply.native)] if reply.native else []
+        output += [message(reply.text)] if reply.text else []
+        output += [call(c.name, f'{{"path": "{c.path}"}}', c.call_id) for c in reply.calls]
+        return output, Usage(
+            requests=1, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens
+        )
+
+    async def get_response(self, system_instructions, input, model_settings, tools, output_schema,
+                           handoffs, tracing, **_):  # fmt: skip
+        output, usage = self.answer(system_instructions, input, tools, handoffs, output_schema)
+        return ModelResponse(output=output, usage=usage, response_id=None)
+
+    async def stream_response(self, system_instructions, input, model_settings, tools,
+                              output_schema, handoffs, tracing, **_):  # fmt: skip
+        output, usage = self.answer(system_instructions, input, tools, handoffs, output_schema)
+        details = InputTokensDetails.model_construct(cached_tokens=0, cache_write_tokens=0)
+        response = Response(
+            id="resp", created_at=0, model="fake", object="response", output=output,
+            tool_choice="auto", tools=[], parallel_tool_calls=True,
+            usage=ResponseUsage(
+                input_tokens=usage.input_tokens, output_tokens=usage.output_tokens,
+                total_tokens=usage.input_tokens + usage.output_tokens, input_tokens_details=details,
+                output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
+            ),
+        )  # fmt: skip
+        yield ResponseCompletedEvent(response=response, type="response.completed", sequence_number=0)
+
+
+class Both(MemmanSession):
+    """memman's session that also writes into the SDK's own, which is the history to compare with."""
+
+    def __init__(self, session_id, memory, own=None, **options):
+        super().__init__(session_id, memory, **options)
+        self.own = own or SQLiteSession("own")
+
+    async def add_items(self, items):
+        await super().add_items(items)
+        await self.own.add_items(items)
+
+    async def pop_item(self):
+        popped = await super().pop_item()
+        assert popped == await self.own.pop_item()
+        return popped
+
+
+class Driver(AdapterDriver):
+    view = "context"
+
+    def __init__(self, memory, session_id, model, own=None):
+        self.session = Both(session_id, memory, own, view=self.view)
+        self.session_id = self.session.memman_id
+        self.asynchronous = True
+
+        @function_tool
+        async def read(path: str) -> str:
+            """Read a file."""
+            return await model.read(path) if self.asynchronous else model.read_sync(path)
+
+        self.agent = Agent(
+            name="reviewer", instructions="You review code.", tools=[read], model=Fake(model)
+        )
+
+    def options(self):
+        return {
+            "session": self.session,
+            "hooks": self.session.hooks,
+            "run_config": RunConfig(call_model_input_filter=self.session.fit),
+            "max_turns": 100,
+        }
+
+    async def run(self, text, *, stream=False):
+        if not stream:
+            return (await Runner.run(self.agent, text, **self.options())).final_output
+        result = Runner.run_streamed(self.agent, text, **self.options())
+        async for _ in result.stream_events():
+            pass
+        return result.final_output
+
+    def run_sync(self, text):
+        return Runner.run_sync(self.agent, text, **self.options()).final_output
+
+    async def history(self):
+        return await self.session.own.get_items()
+
+    def resume(self, memory, model):
+        return type(self)(memory, self.session.session_id, model, self.session.own)
+
+    async def rewind(self, turns):
+        while turns:
+            turns -= (await self.session.pop_item()).get("role") == "user"
+
+    async def add_unknown(self, text):
+        await self.session.add_items([{"type": "oracle", "text": text}])
+
+
+class LogDriver(Driver):
+    view = "log"
+
+
+class TestContextView(AdapterConformance):
+    format = "openai-responses"
+    lacks = {"fork": "a session of this SDK has one line of items"}
+
+    def start(self, memory: MemoryManager, session_id: str, model: FakeModel) -> AdapterDriver:
+        return Driver(memory, session_id, model)
+
+
+class TestLogView(TestContextView):
+    turns = 50  # the SDK copies the whole list several times in each turn
+
+    def start(self, memory: MemoryManager, session_id: str, model: FakeModel) -> AdapterDriver:
+        return LogDriver(memory, session_id, model)
+
+
+# ---------------------------------------------------------------- traps of the SDK
+
+
+def make_memory(budget=100_000, **options):
+    return MemoryManager(config=MemoryConfig(max_tokens=budget, max_entries=None), **options)
+
+
+def agent_of(*outputs, **options):
+    """Return an agent whose model gives these outputs, one list for each request."""
+    return Agent(name="a", instructions="Be brief.", model=Fake(outputs=outputs), **options)
+
+
+async def run(agent, text, session, stream=False, **config):
+    config = RunConfig(call_model_input_filter=session.fit, **config)
+    if stream:
+        result = Runner.run_streamed(agent, text, session=session, run_config=config)
+        async for _ in result.stream_events():
+            pass
+        return result
+    return await Runner.run(agent, text, session=session, run_config=config, hooks=session.hooks)
+
+
+def said(items):
+    return [item["content"] for item in items if item.get("role") == "user"]
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+@pytest.fixture(params=["context", "log"])
+def session(request):
+    memory = make_memory()
+    yield MemmanSession("s", memory, view=request.param)
+    memory.close()
+
+
+def test_session_satisfies_the_protocols(session):
+    assert isinstance(session, Session)
+    assert is_openai_responses_compaction_aware_session(session)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_question_is_in_the_first_request_once(session, stream):
+    agent = agent_of([message("yes")], [message("no")])
+    asyncio.run(run(agent, "first?", session, stream))
+    asyncio.run(run(agent, "second?", session, stream))
+    assert [said(items) for items in agent.model.inputs] == [["first?"], ["first?", "second?"]]
+
+
+def test_instructions_are_priced_and_not_sent_as_items(session):
+    agent = agent_of([message("yes")])
+    asyncio.run(run(agent, "first?", session))
+    assert agent.model.inputs == [[user("first?")]]
+    stats = asyncio.run(session._memory.get_stats("s"))
+    assert stats.overhead_tokens >= len("Be brief.".split())
+
+
+def test_reading_the_tail_in_a_run_does_not_disturb_it(session):
+    @function_tool
+    async def look() -> str:
+        await session.get_items(limit=1)
+        return "seen"
+
+    agent = agent_of([call("look")], [message("done")], tools=[look])
+    fitted = []
+    session._memory.fit_messages = lambda *_, **__: fitted.append(1)
+    asyncio.run(run(agent, "look", session))
+    assert fitted == [], "the list is the session's"
+    assert [item.get("output") for item in agent.model.inputs[1]] == [None, None, "seen"]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_handoff_within_the_budget_keeps_every_item(nested):
+    memory = make_memory(1_500)
+    model = FakeModel(memory, "openai-responses")
+    driver = Driver(memory, "s", model)
+    first = agent_of([call("transfer_to_reviewer")], handoffs=[driver.agent])
+
+    async def play():
+        for number in range(12):
+            await driver.run(f"question {number}")
+        options = driver.options()
+        options["run_config"].nest_handoff_history = nested
+        await Runner.run(first, "hand this over", **options)
+        await driver.run("afterwards")
+
+    asyncio.run(play())
+    assert [r.violations for r in model.requests] == [[]] * len(model.requests)
+    assert max(request.tokens for request in model.requests) <= 1_500
+    items = memory.get_messages("s", format="openai-responses")
+    assert items == asyncio.run(driver.history())
+    assert any("hand this over" in str(request.messages) for request in model.requests)
+    memory.close()
+
+
+def test_handoffs_and_structured_output_are_priced():
+    memory = make_memory(20_000, model=FakeModel.name)
+    model = FakeModel(memory, "openai-responses")
+    driver = Driver(memory, "s", model)
+    driver.agent.handoffs = [Agent(name=f"expert {n}", instructions="") for n in range(5)]
+    driver.agent.handoffs.append(handoff(Agent(name="last"), tool_description_override="The last."))
+    asyncio.run(driver.run("hello"))
+    assert abs(memory.get_stats("s").drift) < 0.02
+    memory.close()
+
+
+def test_items_with_the_placeholder_id_are_all_kept(session):
+    items = [{"id": "__fake_id__", **message(text).model_dump(include={"type", "role", "content"})}
+             for text in ("one", "two", "one")]  # fmt: skip
+    asyncio.run(session.add_items(items))
+    assert asyncio.run(session.get_items(limit=10)) == items
+
+
+def test_limit_returns_the_newest_items_exactly(session):
+    items = [user(f"number {n}") for n in range(9)]
+    asyncio.run(session.add_items(items))
+    assert asyncio.run(session.get_items(limit=3)) == items[-3:]
+    assert asyncio.run(session.get_items(limit=0)) == []
+    session.session_settings = SessionSettings(limit=2)
+    assert asyncio.run(session.get_items()) == items[-2:]
+    assert asyncio.run(session.get_items(limit=99)) == items
+
+
+def test_run_with_a_limit_sends_the_limited_list(session):
+    asyncio.run(session.add_items([user(f"number {n}") for n in range(9)]))
+    agent = agent_of([message("yes")])
+    asyncio.run(run(agent, "and now?", session, session_settings=SessionSettings(limit=2)))
+    assert said(agent.model.inputs[0]) == ["number 7", "number 8", "and now?"]
+
+
+def test_input_callback_decides_what_is_sent(session):
+    asyncio.run(session.add_items([user(f"number {n}") for n in range(9)]))
+    agent = agent_of([message("yes")])
+    callback = lambda history, new: history[:1] + new  # noqa: E731 - an argument
+    asyncio.run(run(agent, "and now?", session, session_input_callback=callback))
+    assert said(agent.model.inputs[0]) == ["number 0", "and now?"]
+    assert len(asyncio.run(session.get_items(limit=99))) == 11
+
+
+def test_handoff_filter_decides_what_is_sent(session):
+    second = agent_of([message("mine")])
+    first = agent_of(
+        [call("transfer_to_a")],
+        handoffs=[handoff(second, input_filter=lambda data: data.clone(input_history="only this",
+                                                                       pre_handoff_items=(), new_items=()))],
+    )  # fmt: skip
+    asyncio.run(run(first, "not this", session))
+    assert said(second.model.inputs[0]) == ["only this"]
+
+
+def test_popped_item_can_be_restored(session):
+    asyncio.run(session.add_items([user("one"), user("two")]))
+    assert asyncio.run(session.pop_item()) == user("two")
+    assert asyncio.run(session.get_items()) == [user("one")]
+    assert asyncio.run(session.get_items(limit=5)) == [user("one")]
+    assert asyncio.run(session.pop_item()) == user("one")
+    assert asyncio.run(session.pop_item()) is None
+    memory = session._memory
+    for _ in range(2):
+        asyncio.run(memory.undo_compression("s"))
+    assert asyncio.run(session.get_items(limit=5)) == [user("one"), user("two")]
+
+
+def test_empty_session_answers(session):
+    assert asyncio.run(session.get_items()) == []
+    assert asyncio.run(session.pop_item()) is None
+    asyncio.run(session.clear_session())
+    asyncio.run(session.run_compaction({"force": True}))
+    asyncio.run(session.add_items([]))
+
+
+def test_cleared_session_begins_again_and_its_log_stays(session):
+    asyncio.run(session.add_items([user("old")]))
+    asyncio.run(session.clear_session())
+    assert asyncio.run(session.get_items()) == []
+    agent = agent_of([message("yes")])
+    asyncio.run(run(agent, "new", session))
+    assert agent.model.inputs == [[user("new")]]
+    assert "old" in asyncio.run(session._memory.export_session("s")).to_json()
+
+
+def test_only_a_forced_compaction_compresses(session):
+    items = [user("word " * 200) for _ in range(9)]
+    asyncio.run(session.add_items(items))
+    for args in (None, {}, {"response_id": "r", "compaction_mode": "auto"}):
+        asyncio.run(session.run_compaction(args))
+    stats = session._memory.get_stats
+    assert asyncio.run(stats("s")).compressed_entries == 0
+    asyncio.run(session.run_compaction({"force": True}))
+    assert asyncio.run(stats("s")).compressed_entries > 0
+    assert asyncio.run(session.get_items(limit=99)) == items
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_approval_logs_the_call_and_its_output_once(session, stored):
+    @function_tool(needs_approval=True)
+    async def drop() -> str:
+        return "dropped"
+
+    agent = agent_of([call("drop")], [message("done")], tools=[drop])
+
+    async def approved():
+        result = await run(agent, "drop it", session)
+        state = result.to_state()
+        if stored:
+            state = await type(state).from_string(agent, state.to_string())
+        state.approve(state.get_interruptions()[0])
+        return (await run(agent, state, session)).final_output
+
+    assert asyncio.run(approved()) == "done"
+    assert check(agent.model.inputs[1], "openai-responses") == []
+    kinds = [item.get("type", "message") for item in asyncio.run(session.get_items(limit=99))]
+    assert kinds == ["message", "function_call", "function_call_output", "message"]
+
+
+def test_interrupted_call_in_the_log_is_not_taken_for_a_stranger(session):
+    interrupted = [
+        user("go"),
+        reasoning("secret").model_dump(exclude_none=True),
+        call("look", call_id="c1").model_dump(exclude_none=True),
+        user("never mind"),
+    ]
+    asyncio.run(session.add_items(interrupted))
+    fitted = []
+    session._memory.fit_messages = lambda *_, **__: fitted.append(1)
+    agent = agent_of([message("well")])
+    asyncio.run(run(agent, "so?", session))
+    assert fitted == []
+    assert said(agent.model.inputs[0]) == ["go", "never mind", "so?"]
+    assert check(agent.model.inputs[0], "openai-responses") == []
+
+
+def test_async_manager_serves_the_session():
+    async def play():
+        memory = AsyncMemoryManager(config=MemoryConfig(max_tokens=2_500))
+        session = MemmanSession("s", memory)
+        agent = agent_of([message("yes")], [message("no")])
+        await run(agent, "first?", session)
+        await run(agent, "second?", session, stream=True)
+        stats = await memory.get_stats("s")
+        await memory.close()
+        return stats.total_entries
+
+    assert asyncio.run(play()) == 4
+
+
+def test_session_id_of_any_kind_is_kept_for_the_sdk():
+    memory = make_memory()
+    session = MemmanSession("x" * 300, memory)
+    assert session.session_id == "x" * 300
+    assert session.memman_id == valid_id("x" * 300)
+    asyncio.run(session.add_items([user("hello")]))
+    assert len(memory.get_entries(session.memman_id)) == 1
+    memory.close()
+
+
+def test_summaries_by_a_coroutine_work_in_run_sync():
+    class Summarizer(ScriptedSummarizer):
+        async def summarize(self, request: Any) -> Any:
+            return super().summarize(request)
+
+    memory = make_memory(1_500, summarizer=Summarizer("They read files."), async_ports=True)
+    driver = Driver(memory, "s", FakeModel(memory, "openai-responses"))
+    driver.asynchronous = False
+    for number in range(9):
+        driver.run_sync(f"question {number}")
+    assert "They read files." in str(memory.get_summaries("s"))
+    memory.close()
