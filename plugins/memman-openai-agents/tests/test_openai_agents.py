@@ -358,14 +358,16 @@ def test_handoff_filter_decides_what_is_sent(session):
 
 def test_popped_item_can_be_restored(session):
     asyncio.run(session.add_items([user("one"), user("two")]))
+    retracted = []
+    memory = session._memory
+    memory.on("compressed", lambda event: retracted.append(event.compression_id))
     assert asyncio.run(session.pop_item()) == user("two")
     assert asyncio.run(session.get_items()) == [user("one")]
     assert asyncio.run(session.get_items(limit=5)) == [user("one")]
     assert asyncio.run(session.pop_item()) == user("one")
     assert asyncio.run(session.pop_item()) is None
-    memory = session._memory
-    for _ in range(2):
-        asyncio.run(memory.undo_compression("s"))
+    for compression_id in reversed(retracted):
+        asyncio.run(memory.undo_compression("s", compression_id))
     assert asyncio.run(session.get_items(limit=5)) == [user("one"), user("two")]
 
 
@@ -387,16 +389,18 @@ def test_cleared_session_begins_again_and_its_log_stays(session):
     assert "old" in asyncio.run(session._memory.export_session("s")).to_json()
 
 
-def test_only_a_forced_compaction_compresses(session):
+def test_only_a_forced_compaction_compresses():
+    memory = make_memory(2_500)  # over its target, and not over its trigger
+    session = MemmanSession("s", memory)
     items = [user("word " * 200) for _ in range(9)]
     asyncio.run(session.add_items(items))
     for args in (None, {}, {"response_id": "r", "compaction_mode": "auto"}):
         asyncio.run(session.run_compaction(args))
-    stats = session._memory.get_stats
-    assert asyncio.run(stats("s")).compressed_entries == 0
+    assert memory.get_stats("s").compressed_entries == 0
     asyncio.run(session.run_compaction({"force": True}))
-    assert asyncio.run(stats("s")).compressed_entries > 0
+    assert memory.get_stats("s").compressed_entries > 0
     assert asyncio.run(session.get_items(limit=99)) == items
+    memory.close()
 
 
 @pytest.mark.parametrize("stored", [False, True])
