@@ -8,10 +8,10 @@ from typing import Any, Final, Literal, cast
 
 from agents import Agent, ModelResponse, RunContextWrapper, RunHooks, TResponseInputItem
 from agents.memory import OpenAIResponsesCompactionArgs, SessionSettings
-from agents.memory.session_settings import resolve_session_limit
+from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 from agents.run import CallModelData, ModelInputData
 
-from memman import Memory, SessionNotFound, valid_id
+from memman import AsyncMethods, Memory, SessionNotFound, valid_id
 from memman_openai_agents.tools import tools_of
 
 _FORMAT: Final = "openai-responses"
@@ -39,10 +39,10 @@ class MemmanSession:
         memory: Memory,
         *,
         view: Literal["context", "log"] = "context",
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = session_settings or SessionSettings()
+        self.session_settings = coerce_session_settings(session_settings or {})
         self.memman_id = valid_id(session_id)
         self._memory = memory.aio
         self._view = view
@@ -137,7 +137,7 @@ class MemmanSession:
 class UsageHooks(RunHooks[Any]):
     """Hooks of a run that record the usage of each response in a session."""
 
-    def __init__(self, memory: Any, session_id: str) -> None:
+    def __init__(self, memory: AsyncMethods, session_id: str) -> None:
         self._memory = memory
         self._session_id = session_id
 
