@@ -28,9 +28,9 @@ class MemmanSession:
             that a run costs the same after 10 turns as after 1,000; "log" is every item.
         session_settings: the SDK's settings; a limit applies to items of the log.
 
-    `fit` goes into `RunConfig(call_model_input_filter=session.fit)`, so that every request fits, also in the
-    middle of a run; `hooks` into `Runner.run(hooks=session.hooks)`, so that counts follow the bill. Use one
-    object for each run at a time.
+    `fit` goes into `RunConfig(call_model_input_filter=session.fit)`, so that every request fits, also in
+    the middle of a run; `hooks` into `Runner.run(hooks=session.hooks)`, so that counts follow the bill. An
+    object serves one run at a time.
     """
 
     def __init__(
@@ -44,9 +44,12 @@ class MemmanSession:
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or {})
         self.memman_id = valid_id(session_id)
-        self._memory = memory.aio
+        self.memory = memory
+        self._aio = memory.aio
         self._view = view
-        self._given: list[Any] = []  # to the runner at the start of its run, and by the runner since
+        self._given: list[
+            Any
+        ] = []  # to the runner at the start of its run, and by the runner since
         self._servers: dict[str, list[Any]] = {}
 
     # ------------------------------------------------------------ the SDK's protocol
@@ -59,7 +62,7 @@ class MemmanSession:
         if self._view == "log":
             items = await self._log(None)
         else:
-            context = await self._memory.build_context(
+            context = await self._aio.build_context(
                 self.memman_id, format=_FORMAT, complete=False, missing_ok=True
             )
             items = cast("list[TResponseInputItem]", context.messages)
@@ -69,7 +72,7 @@ class MemmanSession:
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items to the log, all or none; an item of a type that memman does not know is kept."""
         if items:
-            await self._memory.add_messages(self.memman_id, items, _FORMAT, unknown="keep")
+            await self._aio.add_messages(self.memman_id, items, _FORMAT, unknown="keep")
             self._given += items
 
     async def pop_item(self) -> TResponseInputItem | None:
@@ -77,8 +80,8 @@ class MemmanSession:
         items = await self._log(1)
         if not items:
             return None
-        newest = await self._memory.get_entries(self.memman_id, last=1)
-        await self._memory.retract(self.memman_id, [newest[0].id], reason="pop_item")
+        newest = await self._aio.get_entries(self.memman_id, last=1)
+        await self._aio.retract(self.memman_id, [newest[0].id], reason="pop_item")
         self._given = self._given[:-1]
         return items[0]
 
@@ -86,13 +89,13 @@ class MemmanSession:
         """Empty the session; its log stays readable and begins a new era."""
         self._given = []
         with suppress(SessionNotFound):
-            await self._memory.clear_session(self.memman_id)
+            await self._aio.clear_session(self.memman_id)
 
     async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
-        """Compress if `args` has `force`. The runner calls it after each turn; memman compresses by itself."""
+        """Compress if `args` has `force`. The runner calls it after each turn, without."""
         if args and args.get("force"):
             with suppress(SessionNotFound):
-                await self._memory.compress(self.memman_id)
+                await self._aio.compress(self.memman_id)
 
     # ------------------------------------------------------------ in a run
 
@@ -111,9 +114,9 @@ class MemmanSession:
             "system_inline": False,
         }
         if pending is None:
-            context = await self._memory.fit_messages(given.input, **options)
+            context = await self._aio.fit_messages(given.input, **options)
         else:
-            context = await self._memory.build_context(
+            context = await self._aio.build_context(
                 self.memman_id, pending=pending, missing_ok=True, **options
             )
         items = cast("list[TResponseInputItem]", context.messages)
@@ -122,13 +125,13 @@ class MemmanSession:
     @property
     def hooks(self) -> RunHooks[Any]:
         """Hooks that record the usage of each response, which calibrates memman's counts."""
-        return UsageHooks(self._memory, self.memman_id)
+        return UsageHooks(self._aio, self.memman_id)
 
     async def _log(self, limit: int | None) -> list[TResponseInputItem]:
         if limit is not None and limit <= 0:
             return []
         try:
-            items = await self._memory.get_messages(self.memman_id, format=_FORMAT, last=limit)
+            items = await self._aio.get_messages(self.memman_id, format=_FORMAT, last=limit)
         except SessionNotFound:
             return []
         return cast("list[TResponseInputItem]", items)
@@ -138,7 +141,7 @@ class UsageHooks(RunHooks[Any]):
     """Hooks of a run that record the usage of each response in a session."""
 
     def __init__(self, memory: AsyncMethods, session_id: str) -> None:
-        self._memory = memory
+        self._aio = memory
         self._session_id = session_id
 
     async def on_llm_end(
@@ -147,7 +150,7 @@ class UsageHooks(RunHooks[Any]):
         """Record the usage of a response, unless the model reported none."""
         usage = response.usage
         if usage.input_tokens:
-            await self._memory.record_usage(
+            await self._aio.record_usage(
                 self._session_id,
                 input_tokens=usage.input_tokens,
                 output_tokens=usage.output_tokens,
