@@ -16,6 +16,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from memman import Context, MemoryManager, SessionExists, SessionNotFound, valid_id
+from memman.records import Compressed, Deleted
 
 FORMAT = "langchain"
 _MOST_THREADS = 1_000
@@ -110,19 +111,35 @@ class _Thread:
             _mark_of(name, message.content, getattr(message, "tool_calls", None))
             for name, message in zip(ids_of(messages), messages, strict=True)
         ]
+        seen = marks
         with self._lock:
             while True:
                 log = self._read(session, marks)
-                start = _index(log.marks, marks[0][0]) or 0
-                pairs = zip(log.marks[start:], marks, strict=False)
-                same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+                start, same = _compare(log.marks, marks)
+                if start + same < len(log.marks) and (gone := self._gone(session, seen)):
+                    log = log._replace(marks=[mark for mark in log.marks if mark[0] not in gone])
+                    kept = [n for n, mark in enumerate(marks) if mark[0] not in gone]
+                    marks, messages = [marks[n] for n in kept], [messages[n] for n in kept]
+                    start, same = _compare(log.marks, marks)
                 if start + same == len(log.marks):
                     break
                 upto = log.marks[start + same - 1][0] if start + same else None
                 session = self._fork(session, upto, marks[: same + 1], messages[: same + 1][-1])
             last = self._add(session, marks[same:], messages[same:]) or log.last
-            self._logs[session] = _Log(last, marks, log.whole and not start)
+            self._logs[session] = _Log(last, seen, log.whole and not start)
         return session
+
+    def _gone(self, session: str, marks: Sequence[_Mark]) -> set[str]:
+        """Return the ids of those messages of which entries were deleted or retracted."""
+        gone: set[str] = set()
+        for record in self._memory.export_session(session).log:
+            if isinstance(record, Deleted):
+                gone |= set(record.ids)
+            elif isinstance(record, Compressed):
+                retracted = (item.ids for item in record.replacements if item.method == "retract")
+                gone |= set().union(*retracted)
+        messages = gone | {entry.rpartition(":")[0] for entry in gone}
+        return {mark[0] for mark in marks if valid_id(mark[0]) in messages}
 
     def _read(self, session: str, marks: Sequence[_Mark]) -> _Log:
         """Return the log from the first of the messages on, or all of it; read it if it was changed."""
@@ -224,6 +241,13 @@ def _plain(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-8", "replace").decode().replace("\ufffd", "?")
+
+
+def _compare(log: Sequence[_Mark], marks: Sequence[_Mark]) -> tuple[int, int]:
+    """Return where the messages begin in the log, and how many from there on are the same."""
+    start = _index(log, marks[0][0]) or 0 if marks else 0
+    pairs = zip(log[start:], marks, strict=False)
+    return start, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _index(marks: Sequence[_Mark], id: str) -> int | None:

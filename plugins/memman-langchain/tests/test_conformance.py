@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain.agents import create_agent
 from langchain_core.exceptions import ContextOverflowError
@@ -183,6 +183,9 @@ class Driver(AdapterDriver):
 
 class TestLangChain(AdapterConformance):
     format = "langchain"
+    lacks: ClassVar = {
+        "surrogates": "LangGraph's checkpointers put `?` in place of a lone surrogate; see test_graphs.py"
+    }
 
     def start(self, memory: MemoryManager, session_id: str, model: FakeModel) -> Driver:
         return Driver(memory, session_id, model, InMemorySaver())

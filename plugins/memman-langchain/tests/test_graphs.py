@@ -104,6 +104,16 @@ def test_message_log_takes_messages_without_ids() -> None:
     assert log.context("s", messages) == messages
 
 
+@pytest.mark.parametrize("lost", ["\ufffd", "?"], ids=["memman", "checkpointer"])
+def test_lone_surrogate_is_no_edit(lost: str) -> None:
+    memory = make_memory()
+    messages: list[BaseMessage] = [HumanMessage("cut \ud83d off", id="m1")]
+    assert MessageLog(memory).follow("s", messages) == "s"
+    messages = [HumanMessage(f"cut {lost} off", id="m1"), AIMessage("Yes.", id="m2")]
+    assert MessageLog(memory).follow("s", messages) == "s"
+    assert [message.text for message in logged(memory, "s")] == ["cut \ufffd off", "Yes."]
+
+
 def test_token_counter_serves_trim_messages() -> None:
     memory = make_memory()
     messages = [HumanMessage("word " * 100), AIMessage("word " * 100), HumanMessage("word " * 100)]

@@ -299,6 +299,22 @@ def test_removed_messages_leave_the_context_not_the_log() -> None:
     assert logged(memory, "t") == messages
 
 
+@pytest.mark.parametrize("method", ["delete_entries", "retract"])
+def test_hidden_message_stays_hidden_after_a_restart(method: str) -> None:
+    memory, model = make_memory(max_tokens=100_000), Scripted()
+    saver = InMemorySaver()
+    messages = play(make_agent(memory, model, checkpointer=saver), 3)
+    getattr(memory, method)("t", [str(messages[3].id)])
+    agent = make_agent(memory, model, checkpointer=saver)
+    play(agent, 1)
+    assert session_of(agent) == "t"
+    assert messages[3].text not in str(model.seen[-1])
+    ends = [state for state in agent.get_state_history(T) if not state.next]
+    agent.invoke(ask("another way"), ends[1].config)
+    assert session_of(agent) != "t"
+    assert messages[3].text not in str(model.seen[-1])
+
+
 # ---------------------------------------------------------------- interruptions and people
 
 
