@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -196,13 +197,14 @@ class Mention(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def known_seqs(mentions: Iterable[tuple[str, int, int]]) -> dict[str, int]:
-    """Return the newest seq that each id is known by, from (id, seq, effect) in log order.
+    """Return the newest seq that each id is known by, from (id, seq, effect) in any order.
 
     The id of a retracted entry is free until another record names it.
     """
     seqs: dict[str, int] = {}
     free: set[str] = set()
-    for name, seq, effect in mentions:
+    # Sorted here: to sort them, a database may walk the session's whole log.
+    for name, seq, effect in sorted(mentions, key=itemgetter(1)):
         if effect == MADE:
             seqs[name] = seq
         (free.add if effect == RETRACTED else free.discard)(name)

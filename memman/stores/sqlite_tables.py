@@ -42,7 +42,6 @@ _EFFECTS: Final = f"""
 SELECT id, seq, {MADE} FROM record WHERE session = ? AND id = ?
 UNION ALL
 SELECT id, seq, effect FROM mention WHERE session = ? AND id = ?
-ORDER BY seq
 """  # noqa: S608 - our own words
 _NAMING: Final = f"""
 SELECT seq FROM record WHERE session = :session AND {_IDS}

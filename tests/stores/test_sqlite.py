@@ -503,3 +503,21 @@ def test_unreadable_record_is_never_written(tmp_path: Path) -> None:
             store.append("s", records)
     assert store.read("s", 0, 10) == []
     assert store.append("s", (sound,)).fresh == 1
+
+
+def test_append_takes_the_same_steps_in_a_long_session(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "a.db")
+    steps = []
+
+    def measured(entry_id: str) -> int:
+        steps.clear()
+        store.append("s", (added(entry_id),))
+        return len(steps)
+
+    store._open.set_progress_handler(lambda: steps.append(None), 1)
+    store.append("s", tuple(added(f"a{n}") for n in range(10)))
+    early = measured("early")
+    store.append("s", tuple(added(f"b{n}") for n in range(2_000)))
+    late = measured("late")
+    store.close()
+    assert 0 < late <= early + 20

@@ -92,7 +92,6 @@ _EFFECTS = f"""
 SELECT id, seq, {MADE} AS effect FROM memman_record WHERE session = %s AND id = ANY(%s)
 UNION ALL
 SELECT id, seq, effect FROM memman_mention WHERE session = %s AND id = ANY(%s)
-ORDER BY seq
 """  # noqa: S608 - our own words
 _NAMING = """
 SELECT seq, payload FROM memman_record WHERE session = %s AND seq IN (
