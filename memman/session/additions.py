@@ -172,11 +172,11 @@ class Additions:
         known: dict[str, Entry | None] = {
             name: item.entry for name, item in active.items() if item is not None
         }
-        missing = [name for name, item in active.items() if item is None]
+        missing = {name for name, item in active.items() if item is None}
         retracted: set[str] = set()
-        for seq, record in await log.reader.naming(missing) if missing else ():
+        for seq, record in await log.reader.naming(list(missing)) if missing else ():
             retracted.difference_update((record.id, *ids_moved_by(record)))
-            retracted.update(ids_retracted_by(record))
+            retracted.update(missing & set(ids_retracted_by(record)))
             if isinstance(record, Deleted):
                 known |= dict.fromkeys(record.ids)
             elif isinstance(record, Added) and seq > log.totals.era:

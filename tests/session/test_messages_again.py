@@ -191,6 +191,15 @@ def test_message_with_a_deleted_or_retracted_entry_is_known(use: SyncUse) -> Non
     assert [entry.id for entry in again] == ["m0", "m2", "m3", "m4", "m5"]
 
 
+def test_entry_of_an_earlier_retraction_is_known_again(use: SyncUse) -> None:
+    send(use, ("openai-chat", CHAT))
+    use.do("retract", ["m4", "m5"])
+    [again] = use.do("add_messages", CHAT[4:5], ids=["m4"])
+    sent = send(use, ("openai-chat", CHAT))
+    assert sent[-2] == again
+    assert [entry.id for entry in logged(use)] == [entry.id for entry in sent]
+
+
 def test_cleared_message_is_added_again(use: SyncUse, listed: Any) -> None:
     first = send(use, listed)
     use.do("clear_session")
