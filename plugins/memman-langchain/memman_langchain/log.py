@@ -77,13 +77,14 @@ class MessageLog:
         Raises:
             BudgetExceeded: the shortest context exceeds the budget.
         """
-        return native(self.build(session_id, pending, **build), messages, pending)
+        context = self.build(session_id, pending, **build)
+        return native(context, messages, pending)
 
     def build(self, session_id: str, pending: Sequence[BaseMessage] = (), **build: Any) -> Context:
         """Return memman's context, without the state's own objects."""
-        if pending:
-            build["pending"] = list(pending)
-        return self.memory.build_context(session_id, format=FORMAT, missing_ok=True, **build)
+        return self.memory.build_context(
+            session_id, format=FORMAT, pending=list(pending) or None, missing_ok=True, **build
+        )
 
 
 class _Log(NamedTuple):
@@ -216,6 +217,18 @@ def native(
     """Return a context's messages; those that memman did not alter are the given objects themselves."""
     own = dict(zip(map(valid_id, ids_of(messages)), messages, strict=True))
     own |= {f"pending:{index}": message for index, message in enumerate(pending)}
+    return _native(context, own)
+
+
+def fitted(
+    memory: MemoryManager, messages: Sequence[BaseMessage], **build: Any
+) -> tuple[list[BaseMessage], Context]:
+    """Return messages that fit, of a run that has no session."""
+    context = memory.fit_messages(list(messages), format=FORMAT, **build)
+    return _native(context, {str(index): each for index, each in enumerate(messages)}), context
+
+
+def _native(context: Context, own: Mapping[str, BaseMessage]) -> list[BaseMessage]:
     sources = zip(context.messages, context.sources, strict=True)
     return [
         (own.get(source.entries[0]) if source.unaltered else None) or _restored(message)
@@ -279,8 +292,7 @@ def pre_model_hook(
         messages = state["messages"] if isinstance(state, Mapping) else state.messages
         where = config.get("configurable", {})
         if not where.get("thread_id"):
-            context = memory.fit_messages(messages, format=FORMAT, **build)
-            return {"llm_input_messages": native(context, messages)}
+            return {"llm_input_messages": fitted(memory, messages, **build)[0]}
         key = session_key(where["thread_id"], where.get("checkpoint_ns", ""))
         session = log.follow(key, messages)
         return {"llm_input_messages": log.context(session, messages, **build)}

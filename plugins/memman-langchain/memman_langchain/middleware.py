@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import takewhile
 from typing import Annotated, Any, NotRequired, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -17,8 +18,8 @@ from langgraph.runtime import Runtime
 
 from memman import BudgetExceeded, MemoryManager, valid_id
 from memman_langchain.log import (
-    FORMAT,
     MessageLog,
+    fitted,
     ids_of,
     native,
     session_key,
@@ -154,6 +155,7 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
             return request, 0
         own = {message.id for message in request.state["messages"]}
         pending = [message for message in request.messages if message.id not in own]
+        lead = list(takewhile(lambda message: message.id not in own, request.messages))
         build: dict[str, Any] = {
             "model": model_name(request.model),
             "budget": budget,
@@ -163,11 +165,12 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         }
         try:
             if thread is None:
-                context = self.memory.fit_messages(request.messages, format=FORMAT, **build)
-                messages = native(context, request.messages)
+                messages, context = fitted(self.memory, request.messages, **build)
             else:
                 context = self.log.build(session or valid_id(thread), pending, **build)
                 messages = native(context, request.messages, pending)
+                rest = [each for each in messages if all(each is not first for first in lead)]
+                messages = [*lead, *rest]
         except BudgetExceeded as error:
             raise ContextOverflowError(str(error)) from error
         sent = cast("list[AnyMessage]", messages)

@@ -150,6 +150,15 @@ def test_message_for_one_request_is_sent_and_not_logged() -> None:
     assert "Be brief." not in memory.export_session("t").to_json()
 
 
+def test_message_before_all_others_stays_there() -> None:
+    memory, model = make_memory(), Scripted(budget=BUDGET)
+    preface = OnRequest(lambda messages: [HumanMessage("I am Anna."), *messages])
+    messages = play(make_agent(memory, model, preface), 12)
+    assert all(request[1].text == "I am Anna." for request in model.seen)
+    assert all(len([m for m in request if "Anna" in m.text]) == 1 for request in model.seen)
+    assert logged(memory, "t") == messages
+
+
 def test_edit_for_one_request_is_sent_and_not_logged() -> None:
     def shout(messages: list[Any]) -> list[Any]:
         edited = {"content": messages[0].content.upper()}
