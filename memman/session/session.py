@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,13 +26,11 @@ from memman.protocols import Format
 from memman.records import (
     Added,
     Cleared,
-    Compressed,
     Configured,
     Deleted,
     Described,
     Pinned,
     Record,
-    Replacement,
     Undone,
     UsageReported,
     deleted_in,
@@ -45,6 +44,7 @@ from memman.session.log import RETRIES, SessionLog
 from memman.session.lookup import find_entry, newest_entries
 from memman.session.outbox import Outbox
 from memman.session.policy import AUTOMATIC, CompressionRequest
+from memman.session.retraction import retraction
 from memman.session.shared import Shared
 
 logger = logging.getLogger("memman")
@@ -202,40 +202,10 @@ class Session:
         return (await self._change(undone)).compression_id
 
     async def retract(self, ids: Sequence[str], reason: str) -> str:
-        """Hide added entries until the retraction is undone; return its compression's id.
-
-        Entries that are retracted already stay so. If all are, the newest of their retractions is returned.
-        """
-
-        async def retracted() -> tuple[Compressed, LogState | None]:
-            history = History.of(await self.log.era())
-            for name in ids:
-                if name not in history.added and not history.is_retracted(name):
-                    raise EntryNotFound(
-                        f"no entry {name!r} of this era to retract in session {self.id!r} "
-                        "(a replacement is taken back with undo_compression)"
-                    )
-            wanted = sorted(
-                history.added.keys() & set(ids), key=lambda name: history.added[name].seq
-            )
-            if not wanted:
-                return history.newest_hiding(ids), None
-            replacements = tuple(Replacement((name,), None, "retract") for name in wanted)
-            window = self.log.window
-            record = Compressed(
-                id=self._shared.new_id(),
-                at=self._shared.clock(),
-                replacements=replacements,
-                reason=f"retracted: {reason}" if reason else "retracted",
-                tokens_before=window.tokens,
-                tokens_after=0,
-            )
-            record = msgspec.structs.replace(record, unfolds=tuple(history.unfolded_by(record)))
-            record, state = self._after(record, history)
-            return msgspec.structs.replace(record, tokens_after=state.window.tokens), state
-
+        """Hide added entries until the retraction is undone; return its compression's id."""
+        change = partial(retraction, ids, reason, self.log, self._shared)
         self.compressor.forget_parts()
-        return (await self._change(retracted)).id
+        return (await self._change(change)).id
 
     async def pin(self, entry_id: str, on: bool) -> None:
         """Pin or unpin an active entry."""
