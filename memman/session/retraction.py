@@ -19,7 +19,7 @@ async def retraction(
 ) -> tuple[Compressed, LogState | None]:
     """Return the retraction of added entries, and the state after it. Under the log's lock.
 
-    Entries that are retracted already stay so. If all are, returns the newest of their retractions and None.
+    Entries that are retracted already stay so. If all are, returns the newest such retraction and None.
     """
     items = [item for name in ids if (item := log.window.find(name)) is not None]
     if len(items) == len(ids) and all(item.compression is None for item in items):
