@@ -547,6 +547,7 @@ class MemoryManager:
         tools: Sequence[Mapping[str, Any]] | None = None,
         system_inline: bool = True,
         pending: Any = None,
+        complete: bool = True,
         missing_ok: bool = False,
     ) -> Context:
         """Return the context to send to the model, valid in `format` and within `budget`. Changes nothing.
@@ -564,6 +565,8 @@ class MemoryManager:
             pending: messages that follow the session's in this context and are stored nowhere, as for
                 `add_messages(unknown="keep")`. They are trimmed last. In `Context.sources` their entries
                 are `pending:0`, `pending:0:1` ...
+            complete: False leaves calls without a result as they are and adds no messages that the format
+                requires: a context to show, or for a framework that completes it itself.
             missing_ok: return an empty context if the session does not exist.
 
         Raises:
@@ -580,6 +583,7 @@ class MemoryManager:
                 tools=tools,
                 system_inline=system_inline,
                 pending=pending,
+                complete=complete,
                 missing_ok=missing_ok,
             )
         )

@@ -195,11 +195,13 @@ def context_request(
     tools: Any,
     system_inline: bool,
     pending: tuple[Entry, ...],
+    complete: bool = True,
 ) -> ContextRequest:
     """Return the validated arguments of a context. Raises `InvalidInput`."""
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
         raise InvalidInput(f"budget must be a number of tokens, not {safe_repr(budget)}")
     check_switch(system_inline, "system_inline")
+    check_switch(complete, "complete")
     return ContextRequest(
         form,
         None if model is None else check_model(model),
@@ -208,6 +210,7 @@ def context_request(
         tools_json(tools),
         system_inline,
         pending,
+        complete,
     )
 
 

@@ -485,6 +485,7 @@ class AsyncMethods:
         tools: Sequence[Mapping[str, Any]] | None = None,
         system_inline: bool = True,
         pending: Any = None,
+        complete: bool = True,
         missing_ok: bool = False,
     ) -> Context:
         """Return the context to send to the model, valid in `format` and within `budget`. Changes nothing.
@@ -502,6 +503,8 @@ class AsyncMethods:
             pending: messages that follow the session's in this context and are stored nowhere, as for
                 `add_messages(unknown="keep")`. They are trimmed last. In `Context.sources` their entries
                 are `pending:0`, `pending:0:1` ...
+            complete: False leaves calls without a result as they are and adds no messages that the format
+                requires: a context to show, or for a framework that completes it itself.
             missing_ok: return an empty context if the session does not exist.
 
         Raises:
@@ -513,7 +516,9 @@ class AsyncMethods:
         entries = (
             () if pending is None else Unstored(core.shared, core.resolver).pending(pending, form)
         )
-        request = context_request(form, model, budget, system, tools, system_inline, entries)
+        request = context_request(
+            form, model, budget, system, tools, system_inline, entries, complete
+        )
         try:
             return await (await core.sessions.existing(session_id)).build(request)
         except SessionNotFound:

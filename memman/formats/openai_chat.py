@@ -177,9 +177,9 @@ def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
     framing = MESSAGE_FRAMING
     if texts and (len(texts) > 1 or type(texts[0].content) is not str):
         framing += sum(1 + parts_framing(entry.content) for entry in texts)
-    if not calls:
+    if not turn.calls:
         return _without_calls(message, framing, extras)
-    framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
+    framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(turn.calls)
     legacy = bool(message.get("function_call"))  # null if that came next to tool_calls
     results = [_result_message(dialect, call, extras, legacy) for call in calls]
     return Rendered((message, *results), framing, tuple(extras))

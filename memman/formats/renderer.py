@@ -12,7 +12,7 @@ import msgspec
 from memman.entries import Entry, JSONObject
 from memman.errors import FormatError
 from memman.formats.lenient import rendered_whole
-from memman.formats.sources import entries_behind, framed_sources, sources_of
+from memman.formats.sources import entries_behind, framed_from, sources_of
 from memman.formats.turns import turns
 from memman.protocols import Format, Framing, Rendered, Turn
 from memman.results import Source
@@ -44,6 +44,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
 
     format: Format
     messages: list[_Message]
+    _complete: bool
     _joined: list[_Message]  # before `frame`
     _first: int  # of these, the messages of a system prompt
     _done: tuple[_Rendered, ...]
@@ -65,7 +66,12 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
             tuple(chain.from_iterable(pieces[start:end]))
             for start, end in pairwise((*self._starts, len(pieces)))
         ]
-        framed = framed_sources(self.format, self._joined, [()] * self._first + joined)
+        joined = [()] * self._first + joined
+        framed = [
+            tuple(chain.from_iterable(joined[index] for index in indexes))
+            for indexes in framed_from(self.format, self._joined)
+            if indexes or self._complete
+        ]
         return tuple(sources_of(self.format, self.messages, framed, self.entries()))
 
 
@@ -78,15 +84,23 @@ class Rendering:
         framing: the tokens that the provider bills around texts. If it is unknown, the format's own figures
             are used, which are safe upper bounds.
         nonce: marks the delimiters.
+        complete: whether calls without a result get a placeholder, and messages are added that the format
+            requires first, last or in between.
 
     `added` is the framing of the entries, `edges` that of the request.
     """
 
     def __init__(
-        self, form: Format, price: Price, framing: Framing | None = None, nonce: str = ""
+        self,
+        form: Format,
+        price: Price,
+        framing: Framing | None = None,
+        nonce: str = "",
+        complete: bool = True,
     ) -> None:
         self.format = form
         self._nonce = nonce
+        self._complete = complete
         self.inline = form.inline_system
         self._results_anywhere = getattr(form, "results_anywhere", False)
         self._price = price
@@ -108,9 +122,13 @@ class Rendering:
         self._framing_sum = 0.0
         self.added = 0
 
+    def empty(self) -> Rendering:
+        """Return such a rendering of an empty window."""
+        return Rendering(self.format, self._price, self._framing, self._nonce, self._complete)
+
     def copy(self) -> Rendering:
         """Return a rendering of the same window that changes apart from this one."""
-        other = Rendering(self.format, self._price, self._framing, self._nonce)
+        other: Rendering = self.empty()
         other._take(self)
         return other
 
@@ -161,7 +179,10 @@ class Rendering:
                 continue
             if self._nonce and turn.kind in _DELIMITED:
                 turn = msgspec.structs.replace(turn, nonce=self._nonce)
-            rendered = rendered_whole(turn, self.format) or self.format.render(turn)
+            if self._complete or turn.kind != "assistant":
+                rendered = rendered_whole(turn, self.format) or self.format.render(turn)
+            else:
+                rendered = self._without_placeholders(turn)
             made = tuple(rendered.messages)  # a third-party format may return a list
             tokens += rendered.framing if framing is None else _billed(framing, len(made), turn)
             tokens += sum(map(self._price, rendered.extras))
@@ -169,6 +190,16 @@ class Rendering:
             rendered_turns.append((turn, rendered))
         before = len(self._pieces)
         return _Rendered(items, before, messages, tokens, system, tuple(rendered_turns))
+
+    def _without_placeholders(self, turn: Turn) -> Rendered:
+        """Render an assistant's turn with the results that it has."""
+        answers = tuple(call for call in turn.answers if call.result is not None)
+        rendered = self.format.render(msgspec.structs.replace(turn, answers=answers))
+        if answers or self._results_anywhere:
+            return rendered
+        return msgspec.structs.replace(
+            rendered, messages=rendered.messages[:1], sources=rendered.sources[:1]
+        )
 
     # ------------------------------------------------------------ joining
 
@@ -233,9 +264,14 @@ class Rendering:
         """Return the request's messages with the entries behind them, at this moment."""
         first = prompt_in(self.format, prompt).messages if prompt and self.inline else ()
         joined = [*first, *self._joined]
+        messages = self.format.frame(joined)
+        if not self._complete:
+            framed = zip(messages, framed_from(self.format, joined), strict=True)
+            messages = [message for message, indexes in framed if indexes]
         return Layout(
             self.format,
-            self.format.frame(joined),
+            messages,
+            self._complete,
             joined,
             len(first),
             tuple(self._done),

@@ -43,38 +43,36 @@ def _flat(groups: Sequence[Entries]) -> Entries:
     return tuple(entry for group in groups for entry in group)
 
 
-def framed_sources(
-    form: Format, joined: Sequence[JSONObject], sources: Sequence[Entries]
-) -> list[Entries]:
-    """Return the entries behind each message after `frame`, which adds, rewrites and joins messages.
+def framed_from(form: Format, joined: Sequence[JSONObject]) -> list[tuple[int, ...]]:
+    """Return the indexes of the messages behind each message of `frame`; none for one that it adds.
 
-    A rewritten message has lost its tag. It comes after the messages that `frame` adds before it.
+    `frame` also rewrites and joins messages. A rewritten one has lost its tag, and comes after those that
+    are added before it.
     """
     framed = form.frame([{**message, _TAG: index} for index, message in enumerate(joined)])
-    found: list[Entries] = []
+    found: list[tuple[int, ...]] = []
     expected = 0  # the next message that has not come yet
     for tag, run in groupby(framed, key=lambda message: message.get(_TAG)):
         count = len(list(run))
         if tag is None:
-            following = next(
-                (m[_TAG] for m in framed[len(found) + count :] if _TAG in m), len(sources)
-            )
-            found += _rewritten(sources[expected:following], count)
+            rest = framed[len(found) + count :]
+            following = next((m[_TAG] for m in rest if _TAG in m), len(joined))
+            found += _rewritten(range(expected, following), count)
             expected = following
         else:
-            found.append(sources[tag])
+            found.append((tag,))
             expected = tag + 1
     return found
 
 
-def _rewritten(sources: Sequence[Entries], count: int) -> list[Entries]:
-    """Return the entries behind `count` messages without tags; added ones come first."""
-    added = max(0, count - len(sources))
-    one_each = list(sources[: count - added])
-    rest = _flat(sources[len(one_each) :])
-    if rest:
-        one_each[-1] += rest
-    return [()] * added + one_each
+def _rewritten(indexes: Sequence[int], count: int) -> list[tuple[int, ...]]:
+    """Return the indexes behind `count` messages without tags; added ones come first."""
+    added = max(0, count - len(indexes))
+    found: list[tuple[int, ...]] = [()] * added
+    found += [(index,) for index in indexes[: count - added]]
+    if rest := tuple(indexes[count - added :]):
+        found[-1] += rest
+    return found
 
 
 # ---------------------------------------------------------------- as added

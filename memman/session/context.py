@@ -54,11 +54,17 @@ class ContextRequest(msgspec.Struct, frozen=True, gc=False):
     tools: bytes | None = None
     system_inline: bool = True
     pending: tuple[Entry, ...] = ()
+    complete: bool = True
 
     @property
     def shown_system(self) -> str | None:
         """The system prompt if the context contains it; otherwise it is only priced."""
         return self.system if self.system_inline else None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the request has the session's messages alone, as they are sent."""
+        return self.complete and not self.pending
 
 
 class UncertainCount(msgspec.Struct, frozen=True):
@@ -127,7 +133,7 @@ class ContextBuilder:
     def _begin(self, nonce: str) -> None:
         """Start without an earlier context, for the session with this nonce."""
         self._nonce = nonce
-        self._renderings: dict[str, Rendering] = {}
+        self._renderings: dict[tuple[str, bool], Rendering] = {}
         self._before: _Built | None = None  # the last context, unless it is outdated
         self._sent: _Built | None = None  # the last one in any case, for `unchanged_prefix`
         self._priced: dict[str, Priced] = {}  # the last context of each other model
@@ -233,7 +239,7 @@ class ContextBuilder:
     async def build(self, request: ContextRequest) -> Context:
         """Return a context of the window as it is, trimmed in a copy if it does not fit."""
         log = self._log
-        if log.resolved.remote is not None and not request.pending:
+        if log.resolved.remote is not None and request.is_stored:
             await self._confirm(request, log.resolved.remote)
         async with log.lock:
             await log.prepare(reads_window=True)
@@ -267,7 +273,7 @@ class ContextBuilder:
         known = log.calibration.confirmed
         if known is None or context.trimmed or not known.is_at(log.window.head, log.window.epoch):
             return context
-        if request.pending:
+        if not request.is_stored:
             return context
         if request.model not in (None, known.model):
             return context
@@ -319,7 +325,7 @@ class ContextBuilder:
             model = request.model
             window, counter, budget = self._for_model(model)
         limit = _limit(request, budget, resolved.config, model)
-        rendering = self._rendered(request.format, counter, window)
+        rendering = self._rendered(request.format, counter, window, request.complete)
         own_framing = rendering.added + rendering.edges
         is_own = window is own
         if request.pending:
@@ -371,7 +377,6 @@ class ContextBuilder:
                 limit,
                 fixed,
                 self._log.resolved,
-                lambda: rendering_in(rendering.format, counter, self._nonce),
                 self._shared.make_entry(counter),
             )
 
@@ -392,14 +397,17 @@ class ContextBuilder:
             return reserved
         return min(self._correction(counted, reserved, model), max(reserved, limit // 2))
 
-    def _rendered(self, form: str, counter: TokenCounter, window: Window) -> Rendering:
+    def _rendered(
+        self, form: str, counter: TokenCounter, window: Window, complete: bool = True
+    ) -> Rendering:
         """Return the window rendered in a format; the session's own is kept."""
-        own = window is self._log.window
-        rendering = self._renderings.get(form) if own else None
+        own, key = window is self._log.window, (form, complete)
+        rendering = self._renderings.get(key) if own else None
         if rendering is None:
-            rendering = rendering_in(self._shared.format_named(form), counter, self._nonce)
+            named = self._shared.format_named(form)
+            rendering = rendering_in(named, counter, self._nonce, complete)
         if own:
-            self._renderings[form] = rendering
+            self._renderings[key] = rendering
         rendering.update(window)
         return rendering
 
@@ -512,12 +520,15 @@ def _limit(request: ContextRequest, budget: Budget, config: MemoryConfig, model:
     return budget.max_tokens
 
 
-def rendering_in(form: Format, counter: TokenCounter, nonce: str = "") -> Rendering:
+def rendering_in(
+    form: Format, counter: TokenCounter, nonce: str = "", complete: bool = True
+) -> Rendering:
     """Return an empty rendering in a format, with the framing of the counter's model.
 
     Without a session there is no nonce: delimiters are protected by neutralizing the texts alone.
     """
-    return Rendering(form, counter.text_cached, framing_in(counter.model, form.name), nonce)
+    framing = framing_in(counter.model, form.name)
+    return Rendering(form, counter.text_cached, framing, nonce, complete)
 
 
 def expected_framing(form: Format, counter: TokenCounter) -> tuple[float, Callable[[Entry], float]]:

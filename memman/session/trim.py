@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from memman.compression import (
@@ -36,7 +34,6 @@ def trim(
     limit: int,
     fixed: int,
     resolved: ResolvedConfig,
-    new_rendering: Callable[[], Rendering],
     make_entry: EntryFactory,
 ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
     """Return a copy of the window that fits, rendered, and what was replaced in it.
@@ -49,7 +46,6 @@ def trim(
         limit: the tokens that the context may have.
         fixed: those of them that system prompt, tools and the reserve take.
         resolved: the session's settings.
-        new_rendering: returns an empty rendering in the same format.
         make_entry: makes the entries of stubs and clips.
 
     Raises:
@@ -61,7 +57,7 @@ def trim(
         view = view_of(window, goal := Goal(tokens=room, entries=None, limit=room, budget=budget))
         stages = TRIM if room else TRIM_ALL
         after = view_of_plan(make_plan(view, goal, make_entry, stages, SummaryOptions()))
-        copy, shown = _window_of(after, window.epoch), new_rendering()
+        copy, shown = _window_of(after, window.epoch), rendering.empty()
         shown.update(copy)
         return copy, shown, replacements_of(after)
 

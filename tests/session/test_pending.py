@@ -1,8 +1,9 @@
-"""Contexts with messages that are stored nowhere: pending ones, and lists of `fit_messages`."""
+"""Contexts with messages that are stored nowhere, and contexts that are not completed."""
 
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from memman import BudgetExceeded, Context, InvalidInput, MemoryConfig, MemoryManager
 from memman.formats import builtin_formats, candidates, format_named
 from memman.formats.rules import check
+from memman.formats.turns import BEGINS, GOES_ON, NO_RESULT
 from tests.examples import examples
 from tests.formats.rich import CONVERSATIONS
 from tests.formats.test_originals import ODD
@@ -44,6 +46,10 @@ def is_of(form: str) -> Any:
 
 def messages_of(context: Context | None) -> Any:
     return None if context is None else context.messages
+
+
+def named_in(context: Context) -> list[str]:
+    return [name for source in context.sources for name in source.entries]
 
 
 def check_context(context: Context | None) -> None:
@@ -214,3 +220,47 @@ def test_wrong_arguments_are_refused() -> None:
         memory.fit_messages([USER], budget=True)
     with pytest.raises(InvalidInput, match="system_inline"):
         memory.fit_messages([USER], system_inline=1)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- contexts that are not completed
+
+
+@pytest.mark.parametrize("form", CONVERSATIONS)
+@settings(max_examples=examples(60))
+@given(data=st.data())
+def test_incomplete_contexts_have_no_added_texts(form: str, data: Any) -> None:
+    drawn = st.sampled_from(CONVERSATIONS[form] + ODD[form])
+    memory = manager()
+    memory.add_messages("s", data.draw(st.lists(drawn, min_size=1, max_size=20)), format=form)
+    context = memory.build_context("s", format=form, complete=False)
+    assert len(context.sources) == len(context)
+    assert all(source.entries for source in context.sources)
+    shown = json.dumps(context.messages)
+    for text in (NO_RESULT, BEGINS, GOES_ON, "(no reply)"):
+        assert json.dumps(text)[1:-1] not in shown
+    complete = memory.build_context("s", format=form)
+    assert context.tokens.tokens <= complete.tokens.tokens
+    assert named_in(context) == named_in(complete)
+
+
+@pytest.mark.parametrize("form", ["openai-chat", "openai-responses", "langchain", "mistral"])
+def test_incomplete_contexts_have_calls_without_results(form: str) -> None:
+    memory = manager()
+    memory.add_messages("s", [{**CALL, "content": "I look."}, USER])
+    memory.add_messages("s", [CALL, RESULT])
+    context = memory.build_context("s", format=form, complete=False)
+    calls, results = context.entries[1], context.entries[4]
+    ids = named_in(context)
+    assert {calls.id, results.id} <= set(ids)
+    assert len(ids) == len(context.entries)
+
+
+def test_an_incomplete_context_ends_with_the_assistant() -> None:
+    memory = manager()
+    memory.add_assistant_message("s", "Hello.")
+    memory.add_assistant_message("s", "Hello again.")
+    assert [message["role"] for message in memory.build_context("s", format="bedrock").messages] == [
+        "user", "assistant", "user",
+    ]  # fmt: skip
+    context = memory.build_context("s", format="bedrock", complete=False)
+    assert [message["role"] for message in context.messages] == ["assistant"]
