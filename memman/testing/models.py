@@ -9,11 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from memman.formats import format_named, plain_messages
+from memman.errors import FormatError
+from memman.formats import format_named
+from memman.formats.lenient import read_messages
 from memman.formats.rules import Violation, check
 from memman.manager import MemoryManager
 
 _NUMBERS: Final = itertools.count(1)  # of calls, unique in the process as a provider's ids are
+_ANY: Final = 1_000_000_000  # tokens
 _LINES: Final = 25  # of a tool's result: about 180 tokens
 
 
@@ -123,11 +126,11 @@ class FakeModel:
             FakeModelError: by `fails` or `limit`. The driver raises it to the framework, or the error
                 that the framework's own models raise instead.
         """
-        messages = plain_messages(list(messages))
-        violations = check(messages, self._format)
-        tokens = self._memory.count_tokens(messages, system=system, tools=tools or None).tokens
+        sent = [each.message for each in read_messages(list(messages), keep=True)]
+        tokens = self._price(sent, system, tools)
         billed = round(self._factor * tokens)
-        self.requests.append(ModelRequest(messages, tokens, billed, violations, tuple(natives)))
+        violations = check(sent, self._format)
+        self.requests.append(ModelRequest(sent, tokens, billed, violations, tuple(natives)))
         if len(self.requests) in self._fails:
             raise FakeModelError(f"request {len(self.requests)} failed")
         if self._limit is not None and billed > self._limit:
@@ -136,8 +139,8 @@ class FakeModel:
                 f"This model's maximum context length is {self._limit} tokens. However, your messages "
                 f"resulted in {billed} tokens. Please reduce the length of the messages."
             )
-        entries = format_named(self._format).parse(messages)
-        self._done = self._done if entries[-1].type == "tool_result" else 0
+        [*_, newest] = format_named(self._format).parse(sent[-1:])
+        self._done = self._done if newest.type == "tool_result" else 0
         native = f"signature-{next(_NUMBERS)}=" if self._native else ""
         if native:
             self.natives.append(native)
@@ -147,6 +150,16 @@ class FakeModel:
         numbers = (next(_NUMBERS), next(_NUMBERS))
         calls = tuple(ToolCallRequest(f"call-{n}", f"src/module_{n}.py") for n in numbers)
         return ModelReply("", calls, native, billed)
+
+    def _price(self, messages: list[Any], system: Any, tools: Any) -> int:
+        """Return the tokens of a request."""
+        try:
+            return self._memory.count_tokens(messages, system=system, tools=tools).tokens
+        except FormatError:  # an unknown message
+            fitted = self._memory.fit_messages(
+                messages, format=self._format, budget=_ANY, system=system, tools=tools
+            )
+            return fitted.tokens.tokens
 
     async def read(self, path: str) -> str:
         """Read a file: the body of the tool `read` in an async framework."""
