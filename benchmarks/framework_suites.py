@@ -105,7 +105,72 @@ def _inject_langgraph() -> None:
         vars(module)["create_react_agent"] = create_react_agent
 
 
+def _inject_openai_agents() -> None:
+    """Put memman into the place of the SDK's own SQLite session and of its tests' list session."""
+    import agents
+    import tests.utils.simple_session as simple  # type: ignore[import-untyped]  # of the SDK
+    from memman_openai_agents import MemmanSession
+
+    from memman import SessionNotFound
+
+    class Sqlite(MemmanSession):  # type: ignore[misc]  # installed only where the suite runs
+        def __init__(self, session_id: str, *_: Any, session_settings: Any = None, **__: Any):
+            super().__init__(session_id, _memory(), session_settings=session_settings)
+
+        def close(self) -> None:
+            """Release nothing: the memory is in this process."""
+
+    def init(self: Any, session_id: str = "test", history: Any = None) -> None:
+        self.memory = _memory()
+        MemmanSession.__init__(self, session_id, self.memory)
+        self._ignore_ids_for_matching = False
+        if history:
+            self.memory.add_messages(session_id, history, "openai-responses", unknown="keep")
+
+    def saved(self: Any) -> list[Any]:
+        try:
+            return list(self.memory.get_messages(self.memman_id, format="openai-responses"))
+        except SessionNotFound:
+            return []
+
+    vars(agents)["SQLiteSession"] = Sqlite
+    listed = simple.SimpleListSession  # with subclasses, so its methods are replaced in place
+    own = {name: value for name, value in vars(MemmanSession).items() if name[:2] != "__"}
+    own |= {"__init__": init, "saved_items": property(saved), "_items": property(saved)}
+    for name, value in own.items():
+        setattr(listed, name, value)
+
+
+# The tests of runs with a session.
+_RUNS_OF_AGENTS: Final = (
+    "agent_runner", "agent_runner_streamed", "cancel_streaming", "handoff_history_duplication",
+    "hitl_session_scenario", "invalid_final_output_handler", "max_turns", "native_tool_failure_history",
+    "prompt_cache_key", "run_impl_resume_paths", "run_state_pending_input", "runner_guardrail_resume",
+    "runtime_symmetry_contract", "soft_cancel", "tool_batch_failure_history", "tool_failure_boundaries",
+)  # fmt: skip
+
 SUITES: Final[Mapping[str, Suite]] = {
+    "openai-agents": Suite(
+        distribution="openai-agents",
+        adapter="openai-agents",
+        tests=(
+            "tests/memory/test_session.py",
+            "tests/memory/test_session_limit.py",
+            "tests/deferred_session_writes",
+            *(f"tests/test_{name}.py" for name in _RUNS_OF_AGENTS),
+        ),
+        inject=_inject_openai_agents,
+        group=None,  # it has browsers and servers
+        packages=("pytest-asyncio", "pytest-mock", "inline-snapshot", "httpx"),
+        expected={
+            "sqlite_session_.*(cancellation|closed|connection|corrupt|lock|rolls_back)": (
+                "tests the inside of SQLiteSession: its connections, locks and rows"
+            ),
+            "test_pending_session_write_without_the_held_key_keeps_its_meaning": (
+                "a session with run_compaction puts one more key into the state of a run"
+            ),
+        },
+    ),
     "langchain": Suite(
         distribution="langchain",
         adapter="langchain",
