@@ -27,7 +27,7 @@ from memman_langchain.log import (
 )
 from memman_langchain.models import model_name
 
-_LESS = 0.7  # of a refused request, for the second try
+_LESS = 0.7  # of the limit that the provider named: its counts and memman's differ
 
 _Request = ModelRequest[Any]
 _Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
@@ -180,8 +180,8 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         """Return the request for a smaller budget than the one that the provider refused."""
         name = model_name(request.model)
         limits = self.memory.record_overflow(error, model=name).limits if name else None
-        most = min(tokens, limits.max_input) if limits else tokens
-        return self._fit(request, int(most * _LESS))[0]
+        budget = int(min(tokens, limits.max_input) * _LESS) if limits else tokens // 2
+        return self._fit(request, budget)[0]
 
     def _record_usage(self, request: _Request, answer: _Answer) -> None:
         thread, session = self._session(request.state, request.runtime)

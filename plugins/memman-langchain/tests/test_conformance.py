@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models.chat_models import BaseChatModel
@@ -14,7 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
-from memman_langchain import MemmanMiddleware
+from memman_langchain import MemmanMiddleware, MemmanSummarization
 from pydantic import ConfigDict
 
 from memman import MemoryManager, valid_id
@@ -189,3 +190,25 @@ class TestLangChain(AdapterConformance):
 
     def start(self, memory: MemoryManager, session_id: str, model: FakeModel) -> Driver:
         return Driver(memory, session_id, model, InMemorySaver())
+
+
+class DeepDriver(Driver):
+    """A thread of a deep agent."""
+
+    def make_agent(self, model: ChatModel, tools: list[Any], saver: Any) -> Any:
+        return create_deep_agent(
+            model,
+            tools=tools,
+            middleware=[MemmanSummarization(self._memory)],
+            checkpointer=saver,
+        )
+
+
+class TestDeepAgents(AdapterConformance):
+    format = "langchain"
+    lacks = TestLangChain.lacks
+    turns = 60
+    budget = 14_000  # most of it are the tools of deepagents
+
+    def start(self, memory: MemoryManager, session_id: str, model: FakeModel) -> Driver:
+        return DeepDriver(memory, session_id, model, InMemorySaver())

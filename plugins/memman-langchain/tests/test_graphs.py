@@ -87,9 +87,9 @@ def test_message_log_serves_a_graph_of_ones_own() -> None:
     graph.set_entry_point("model")
     agent = graph.compile(checkpointer=InMemorySaver())
     for turn in range(60):
-        messages = agent.invoke(ask(f"part {turn}: " + "word " * 50), T)["messages"]
+        messages = agent.invoke(ask(f"part {turn}: " + "word " * 100), T)["messages"]
     assert logged(memory, "t") == messages[:-1]
-    assert len(model.seen[-1]) < 60
+    assert len(model.seen[-1]) < 90
 
 
 def test_message_log_takes_messages_without_ids() -> None:
@@ -118,9 +118,11 @@ def test_token_counter_serves_trim_messages() -> None:
     memory = make_memory()
     messages = [HumanMessage("word " * 100), AIMessage("word " * 100), HumanMessage("word " * 100)]
     count = token_counter(memory)
-    assert count(messages) > 300
+    assert count(messages) == memory.count_tokens(messages).tokens > 200
     assert count([]) == 0
-    kept = trim_messages(messages, max_tokens=150, token_counter=count, start_on="human")
+    kept = trim_messages(
+        messages, max_tokens=count(messages) // 2, token_counter=count, start_on="human"
+    )
     assert kept == messages[2:]
 
 
