@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from memman.config import MemoryConfig, readable
-from memman.entries import MOST_TOKENS, Entry, TokenCount, check_id, check_new_entry, decode_json
+from memman.entries import (
+    MOST_TOKENS,
+    Entry,
+    TokenCount,
+    check_id,
+    check_new_entry,
+    decode_json,
+    fault_in_json,
+)
 from memman.errors import InvalidInput
 from memman.ids import check_nonce
 from memman.log import History
@@ -19,6 +27,7 @@ from memman.records import (
     Compressed,
     Configured,
     Deleted,
+    Described,
     Opened,
     Record,
     SettingsInEffect,
@@ -91,6 +100,7 @@ def check_record(record: Record) -> None:
         _check_entry(record.entry)
     elif isinstance(record, Opened):
         check_nonce(record.nonce)
+        _check_metadata(record.metadata)
         _check_observed(record.settings)
         if record.forked_from is not None:
             check_id(record.forked_from.session_id, "the id of the forked session")
@@ -103,6 +113,8 @@ def check_record(record: Record) -> None:
         _check_tokens(record.tokens_before, record.tokens_after, cost.calls)
         _check_tokens(cost.input_tokens, cost.output_tokens)
         _check_observed(record.settings)
+    elif isinstance(record, Described):
+        _check_metadata(record.metadata)
     elif isinstance(record, UsageReported):
         _check_tokens(record.input_tokens, record.output_tokens)
         _check_tokens(record.cached_tokens, record.cache_written_tokens)
@@ -176,6 +188,12 @@ def _check_tokens(*numbers: int) -> None:
             raise InvalidInput(
                 f"{number} is not a number of tokens: it must be in 0 .. {MOST_TOKENS}"
             )
+
+
+def _check_metadata(metadata: dict[str, Any]) -> None:
+    """Raise `InvalidInput` for metadata that `update_session` would have refused."""
+    if fault := fault_in_json(metadata):
+        raise InvalidInput(f"the metadata of the session cannot be stored: {fault}")
 
 
 def _check_observed(settings: SettingsInEffect) -> None:

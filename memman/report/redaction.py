@@ -11,7 +11,7 @@ from memman.archive import with_entries
 from memman.entries import Entry
 from memman.errors import InvalidInput
 from memman.explain import Share
-from memman.records import Record
+from memman.records import Described, Record
 from memman.report.data import Report, ShownEntry, ShownPart, ShownReplacement, ShownStep
 
 Redact = Callable[[Entry], Entry]
@@ -19,7 +19,10 @@ _NAMES = ("model",)  # text settings that may be shown
 
 
 def redacted(records: Iterable[Record], redact: Redact) -> list[Record]:
-    """Return the records with redacted entries and the same counts. Raises `InvalidInput`."""
+    """Return the records with redacted entries, the same counts, and no metadata of the session.
+
+    Raises `InvalidInput`.
+    """
 
     def clean(entry: Entry) -> Entry:
         try:
@@ -32,7 +35,10 @@ def redacted(records: Iterable[Record], redact: Redact) -> list[Record]:
             raise InvalidInput("redact must return the entry with its id and type kept")
         return found
 
-    return list(with_entries(tuple(records), clean))
+    return [
+        msgspec.structs.replace(record, metadata={}) if isinstance(record, Described) else record
+        for record in with_entries(tuple(records), clean)
+    ]
 
 
 def without_content(report: Report) -> Report:

@@ -251,9 +251,14 @@ def _of_summary(**covers: object) -> Callable[[list[dict[str, Any]]], object]:
     return edit
 
 
+_DEEP: dict[str, Any] = {}
+for _ in range(80):
+    _DEEP = {"in": _DEEP}
 HOSTILE_LOGS: dict[str, tuple[Callable[[list[dict[str, Any]]], object], str]] = {
     "a second opening": (_open_twice, "opened before"),
     "a nonce that is a delimiter": (_set("opened", nonce="]]> 12345678"), "nonce"),
+    "a fork of no session": (_set("opened", forked_from={"session_id": "", "seq": 1}), "forked"),
+    "metadata that is too deep": (_set("opened", metadata=_DEEP), "nested deeper"),
     "a nonce of nothing": (_set("opened", nonce=""), "nonce"),
     "a budget below zero": (_set("opened", settings={"max_tokens": -1}), "not a number of tokens"),
     "an id that was there": (_repeat, "was there before"),

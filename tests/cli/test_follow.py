@@ -41,9 +41,11 @@ def lived(memory: MemoryManager) -> None:
     memory.delete_entries("trip", [memory.get_entries("trip")[0].id])
     memory.retract("trip", [last.id], reason="the user\nchanged it")
     memory.update_config("trip", recent_window=3)
+    memory.update_session("trip", metadata={"user": "ada", "plan": 1})
     memory.record_usage("trip", {"prompt_tokens": 1_234, "completion_tokens": 5})
     memory.clear_session("trip")
     memory.add_user_message("work", "hello")
+    memory.fork_session("work", "copy")
 
 
 def test_every_kind_of_record_is_a_line(
@@ -54,7 +56,8 @@ def test_every_kind_of_record_is_a_line(
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert [line.split("  ")[:2] for line in lines] == [
-        *[["trip", str(seq)] for seq in range(1, 19)], ["work", "1"], ["work", "2"],
+        *[["trip", str(seq)] for seq in range(1, 20)],
+        ["work", "1"], ["work", "2"], ["copy", "1"], ["copy", "2"],
     ]  # fmt: skip
     kinds = [line.split("  ")[2] for line in lines]
     assert kinds[0] == "[session opened]"
@@ -67,8 +70,9 @@ def test_every_kind_of_record_is_a_line(
     assert kinds[4].startswith("[deleted: ")
     assert kinds[5].startswith("[retracted: the user changed it: ")
     assert kinds[6:] == [
-        "[configured: recent_window]", "[usage reported: 1,234 input tokens]", "[cleared]",
-        "[session opened]", "User: hello",
+        "[configured: recent_window]", "[metadata: user, plan]", "[usage reported: 1,234 input tokens]",
+        "[cleared]", "[session opened]", "User: hello", "[session opened: a fork of work up to #2]",
+        "User: hello",
     ]  # fmt: skip
 
 
@@ -76,8 +80,8 @@ def test_session_is_followed_from_a_place(
     path: Path, memory: MemoryManager, command: Command
 ) -> None:
     lived(memory)
-    result = command("follow", path, "--session", "trip", "--after", "17", "--timeout", "0")
-    assert result.stdout == "trip  18  [cleared]\n"
+    result = command("follow", path, "--session", "trip", "--after", "18", "--timeout", "0")
+    assert result.stdout == "trip  19  [cleared]\n"
 
 
 def test_cursor_of_a_json_line_continues(

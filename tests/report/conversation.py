@@ -37,6 +37,7 @@ def eventful() -> MemoryManager:
     memory.add_user_message(SESSION, "And where is the order of my sister?", id="edited")
     memory.clear_session(SESSION)
     memory.update_config(SESSION, max_tokens=2_000)
+    memory.update_session(SESSION, metadata={"user": "ada"})
     _orders(memory, 12, 22)
     memory.record_usage(SESSION, {"prompt_tokens": 900, "completion_tokens": 12}, model="gpt-4o")
     memory.compress(SESSION, target_tokens=500)

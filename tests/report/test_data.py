@@ -60,7 +60,7 @@ def test_session_has_every_kind_of_step(report: Report) -> None:
     kinds = {step.kind for step in report.steps}
     assert kinds == {
         "opened", "compressed", "retracted", "undone", "pinned", "deleted", "cleared", "configured",
-        "usage",
+        "described", "usage",
     }  # fmt: skip
     states = {step.state for step in report.steps if step.kind == "compressed"}
     assert states >= {"in force", "undone"}

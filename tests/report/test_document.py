@@ -161,6 +161,7 @@ def secretive() -> MemoryManager:
         summarizer=lambda _: f"A summary of {HIDDEN}7 and /srv/{HIDDEN}.",
     )
     memory.add_system_message("s", f"System {HIDDEN}.")
+    memory.update_session("s", metadata={HIDDEN: HIDDEN})
     for turn in range(6):
         memory.add_user_message("s", f"Where is {HIDDEN}{turn}? " * 9, metadata={"key": HIDDEN})
         memory.add_tool_call("s", "find", {"what": f"{HIDDEN}{turn}"}, call_id=f"{HIDDEN}-{turn}")

@@ -5,7 +5,6 @@ A step yields `(statement, arguments)` and is sent the rows. One step is one tra
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
@@ -78,8 +77,7 @@ WHERE id = %s AND lease_holder = %s
 RETURNING number
 """
 _SNAPSHOT = f"SELECT {SNAPSHOT_COLUMNS} FROM memman_session WHERE number = %s"  # noqa: S608 - our own names
-_LISTED = f"SELECT {LISTED_COLUMNS} FROM memman_session WHERE id LIKE %s ORDER BY number"  # noqa: S608 - our own names
-_LIKE_ITSELF = re.compile(r"[\\%_]")  # in a pattern of LIKE, after a backslash
+_LISTED = f"SELECT {LISTED_COLUMNS} FROM memman_session WHERE starts_with(id, %s) ORDER BY number"  # noqa: S608 - our own names
 _RELIST = """
 UPDATE memman_session SET created_at = coalesce(%s, created_at), metadata = coalesce(%s, metadata),
     first_line = coalesce(%s, first_line)
@@ -223,7 +221,7 @@ def lease(session_id: str, holder: str, seconds: float) -> Step[bool]:
 
 def sessions(prefix: str) -> Step[list[SessionInfo]]:
     """Return the sessions whose ids begin with `prefix`, in the order in which they began."""
-    found = yield _LISTED, (_LIKE_ITSELF.sub(r"\\\g<0>", prefix) + "%",)
+    found = yield _LISTED, (prefix,)
     return [ListedRow(*row).info for row in found]
 
 
