@@ -12,7 +12,7 @@ import msgspec
 from memman.entries import Entry, JSONObject
 from memman.errors import FormatError
 from memman.formats.lenient import rendered_whole
-from memman.formats.sources import entries_behind, framed_from, sources_of
+from memman.formats.sources import Comparisons, entries_behind, framed_from
 from memman.formats.turns import turns
 from memman.protocols import Format, Framing, Rendered, Turn
 from memman.results import Source
@@ -44,11 +44,14 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
 
     format: Format
     messages: list[_Message]
-    _complete: bool
+    _indexes: (
+        list[tuple[int, ...]] | None
+    )  # of those that each was made of, if that is known already
     _joined: list[_Message]  # before `frame`
     _first: int  # of these, the messages of a system prompt
     _done: tuple[_Rendered, ...]
     _starts: tuple[int, ...]
+    _comparisons: Comparisons
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the entries of the window in order, with their pins."""
@@ -67,12 +70,11 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
             for start, end in pairwise((*self._starts, len(pieces)))
         ]
         joined = [()] * self._first + joined
+        indexes = self._indexes or framed_from(self.format, self._joined, self.messages)
         framed = [
-            tuple(chain.from_iterable(joined[index] for index in indexes))
-            for indexes in framed_from(self.format, self._joined)
-            if indexes or self._complete
+            tuple(chain.from_iterable(joined[index] for index in made_of)) for made_of in indexes
         ]
-        return tuple(sources_of(self.format, self.messages, framed, self.entries()))
+        return self._comparisons.sources(self.messages, framed, self.entries())
 
 
 class Rendering:
@@ -86,6 +88,7 @@ class Rendering:
         nonce: marks the delimiters.
         complete: whether calls without a result get a placeholder, and messages are added that the format
             requires first, last or in between.
+        comparisons: those of another rendering of the same entries.
 
     `added` is the framing of the entries, `edges` that of the request.
     """
@@ -97,10 +100,12 @@ class Rendering:
         framing: Framing | None = None,
         nonce: str = "",
         complete: bool = True,
+        comparisons: Comparisons | None = None,
     ) -> None:
         self.format = form
         self._nonce = nonce
         self._complete = complete
+        self._comparisons = comparisons or Comparisons(form)
         self.inline = form.inline_system
         self._results_anywhere = getattr(form, "results_anywhere", False)
         self._price = price
@@ -124,7 +129,14 @@ class Rendering:
 
     def empty(self) -> Rendering:
         """Return such a rendering of an empty window."""
-        return Rendering(self.format, self._price, self._framing, self._nonce, self._complete)
+        return Rendering(
+            self.format,
+            self._price,
+            self._framing,
+            self._nonce,
+            self._complete,
+            self._comparisons,
+        )
 
     def copy(self) -> Rendering:
         """Return a rendering of the same window that changes apart from this one."""
@@ -264,18 +276,20 @@ class Rendering:
         """Return the request's messages with the entries behind them, at this moment."""
         first = prompt_in(self.format, prompt).messages if prompt and self.inline else ()
         joined = [*first, *self._joined]
-        messages = self.format.frame(joined)
+        messages, indexes = self.format.frame(joined), None
         if not self._complete:
-            framed = zip(messages, framed_from(self.format, joined), strict=True)
-            messages = [message for message, indexes in framed if indexes]
+            every = framed_from(self.format, joined, messages)
+            messages = [each for each, made_of in zip(messages, every, strict=True) if made_of]
+            indexes = [made_of for made_of in every if made_of]
         return Layout(
             self.format,
             messages,
-            self._complete,
+            indexes,
             joined,
             len(first),
             tuple(self._done),
             tuple(self._starts),
+            self._comparisons,
         )
 
     def system(self, prompt: str | None = None) -> str | None:

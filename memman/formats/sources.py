@@ -6,12 +6,13 @@ All of this is computed when `Context.sources` is read, and costs nothing otherw
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import is_
 
 import msgspec
 
-from memman.entries import Entry, JSONObject, NewEntry, decode_json
+from memman.entries import NO_JSON, Entry, JSONObject, NewEntry, decode_json
 from memman.formats.lenient import PlainMessage, parsed_messages
 from memman.protocols import Format, Rendered, Turn
 from memman.results import Source
@@ -43,11 +44,21 @@ def _flat(groups: Sequence[Entries]) -> Entries:
     return tuple(entry for group in groups for entry in group)
 
 
-def framed_from(form: Format, joined: Sequence[JSONObject]) -> list[tuple[int, ...]]:
-    """Return the indexes of the messages behind each message of `frame`; none for one that it adds.
+def framed_from(
+    form: Format, joined: Sequence[JSONObject], framed: Sequence[JSONObject]
+) -> list[tuple[int, ...]]:
+    """Return the indexes of the messages behind each message of `frame`; none for one that it added."""
+    index_of = {id(message): index for index, message in enumerate(joined)}
+    same = [index_of.get(id(message)) for message in framed]
+    if len(same) - same.count(None) == len(joined):  # nothing but added messages
+        return [() if index is None else (index,) for index in same]
+    return _tagged(form, joined)
 
-    `frame` also rewrites and joins messages. A rewritten one has lost its tag, and comes after those that
-    are added before it.
+
+def _tagged(form: Format, joined: Sequence[JSONObject]) -> list[tuple[int, ...]]:
+    """Frame the messages again, with tags.
+
+    A message that `frame` rewrites loses its tag. It comes after those that are added before it.
     """
     framed = form.frame([{**message, _TAG: index} for index, message in enumerate(joined)])
     found: list[tuple[int, ...]] = []
@@ -78,26 +89,84 @@ def _rewritten(indexes: Sequence[int], count: int) -> list[tuple[int, ...]]:
 # ---------------------------------------------------------------- as added
 
 
-def sources_of(
-    form: Format,
-    messages: Sequence[JSONObject],
-    sources: Sequence[Entries],
-    window: Sequence[Entry],
-) -> Iterator[Source]:
-    """Yield the source of each message; `window` are all entries of the context."""
-    sizes = Counter(map(_message_of, window))
-    itemized = getattr(form, "results_anywhere", False)
-    parsed: dict[int, list[NewEntry]] = {}
-    if form.name != "text":  # a text is one message of many entries
-        plain = [PlainMessage(message) for message in messages]
-        for new_entry in parsed_messages(form, plain, keep=True):
+class Comparisons:
+    """Whether messages are as they were added. A message is read again only if it is new or changed."""
+
+    def __init__(self, form: Format) -> None:
+        self._form = form
+        self._known: dict[tuple[str, ...], tuple[JSONObject, Entries, bool]] = {}
+
+    def sources(
+        self, messages: Sequence[JSONObject], behind: Sequence[Entries], window: Sequence[Entry]
+    ) -> tuple[Source, ...]:
+        """Return the sources of messages; `window` are all entries of the context."""
+        names = [tuple(entry.id for entry in entries) for entries in behind]
+        same = self._compared(messages, behind, names)
+        sizes = Counter(map(_message_of, window))
+        itemized = getattr(self._form, "results_anywhere", False)
+        return tuple(
+            Source(ids, as_added and _are_whole(entries, sizes, itemized))
+            for ids, entries, as_added in zip(names, behind, same, strict=True)
+        )
+
+    def _compared(
+        self,
+        messages: Sequence[JSONObject],
+        behind: Sequence[Entries],
+        names: Sequence[tuple[str, ...]],
+    ) -> list[bool]:
+        """Return whether each message has the same entries if it is read again."""
+        if self._form.name == "text":  # one message of many entries
+            return [False] * len(messages)
+        known, found = self._known, list[bool | None]()
+        for ids, message, entries in zip(names, messages, behind, strict=True):
+            before = known.get(ids)
+            if before is not None and _is_known(before, message, entries):
+                found.append(before[2])
+            else:
+                found.append(None if entries else False)
+        for group in _answers(behind):
+            if None in found[group.start : group.stop]:
+                parsed = self._parsed(messages[group.start : group.stop])
+                for index in group:
+                    found[index] = _are_same(behind[index], parsed.get(index - group.start, ()))
+        same = list(map(bool, found))
+        # In one step: another thread may do the same.
+        self._known = dict(zip(names, zip(messages, behind, same, strict=True), strict=True))
+        return same
+
+    def _parsed(self, messages: Sequence[JSONObject]) -> dict[int, list[NewEntry]]:
+        """Return the entries of messages that are read again, by the message's index."""
+        parsed: dict[int, list[NewEntry]] = {}
+        for new_entry in parsed_messages(self._form, list(map(PlainMessage, messages)), keep=True):
             parsed.setdefault(new_entry.message_index, []).append(new_entry)
-    for index, entries in enumerate(sources):
-        whole = bool(entries) and all(map(_is_original, entries))
-        if whole and not itemized:
-            whole = sum(sizes[made] for made in set(map(_message_of, entries))) == len(entries)
-        same = whole and _are_same(entries, parsed.get(index, ()))
-        yield Source(tuple(entry.id for entry in entries), same)
+        return parsed
+
+
+def _is_known(
+    known: tuple[JSONObject, Entries, bool], message: JSONObject, entries: Entries
+) -> bool:
+    """Return whether a message and its entries are those that were compared before."""
+    return all(map(is_, known[1], entries)) and (known[0] is message or known[0] == message)
+
+
+def _answers(behind: Sequence[Entries]) -> Iterator[range]:
+    """Yield the indexes of adjacent messages that are items of one answer of the model."""
+    start = 0
+    for index in range(1, len(behind) + 1):
+        if index < len(behind) and behind[index - 1] and behind[index]:
+            message_id = behind[index][0].message_id
+            if message_id is not None and behind[index - 1][-1].message_id == message_id:
+                continue
+        yield range(start, index)
+        start = index
+
+
+def _are_whole(entries: Entries, sizes: Mapping[tuple[str, str], int], itemized: bool) -> bool:
+    """Return whether entries are all those of one or more messages, as they were given."""
+    if not entries or not all(map(_is_original, entries)):
+        return False
+    return itemized or sum(sizes[key] for key in set(map(_message_of, entries))) == len(entries)
 
 
 def _message_of(entry: Entry) -> tuple[str, str]:
@@ -114,6 +183,8 @@ def _is_original(entry: Entry) -> bool:
 
 def _is_altered(entry: Entry) -> bool:
     """Return whether the entry was altered when it was stored."""
+    if entry.metadata_json is NO_JSON:
+        return False
     own = entry.metadata.get("memman")
     return isinstance(own, dict) and "altered" in own
 
