@@ -135,10 +135,10 @@ class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
 
     `active_entries` and `active_tokens` are those of the window, with summaries and stubs;
     `get_active_entries` returns them, and `max_entries` and `max_tokens` limit them. `total_entries` and
-    `total_tokens` count the entries added in this era, `compressed_entries` those of them that left the
-    window. `drift` is reported by estimated input tokens, minus one (0.05: the provider counts 5 % more),
-    None before the first report. `cost` is that of the era's compressions, with failed ones of this
-    process: calls of the summarizer, their seconds, and the billed tokens.
+    `total_tokens` count the entries added in this era and not retracted, `compressed_entries` those of them
+    that left the window. `drift` is reported by estimated input tokens, minus one (0.05: the provider
+    counts 5 % more), None before the first report. `cost` is that of the era's compressions, with failed
+    ones of this process: calls of the summarizer, their seconds, and the billed tokens.
     """
 
     session_id: str

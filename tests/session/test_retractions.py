@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from memman import (
     MemoryConfig,
     MemoryManager,
     Refused,
+    StateError,
     SummaryReply,
     SummaryRequest,
     events,
@@ -292,3 +294,84 @@ def test_summary_in_progress_replaces_no_entry_added_since() -> None:
     running.join(PATIENCE)
     assert memory.get_summaries("s")
     assert "xyz" in summarizer.prompts[-1]
+
+
+# ---------------------------------------------------------------- imports
+
+
+def document_of(memory: MemoryManager, kind: str) -> tuple[Any, Any]:
+    """Return a document and its record of this kind, the last one."""
+    document = json.loads(memory.export_session("s").to_json())
+    return document, [record for record in document["log"] if record["kind"] == kind][-1]
+
+
+@pytest.fixture
+def retracted() -> MemoryManager:
+    """A session with a summary, unfolded by a retraction that was not undone."""
+    memory = MemoryManager(counter="chars4", config=CONFIG)
+    fill(memory)
+    memory.compress("s", target_tokens=400)
+    memory.retract("s", ["e1"])
+    return memory
+
+
+def two_methods(record: Any) -> None:
+    record["replacements"].append({"ids": ["e2"], "entry": None, "method": "drop"})
+
+
+def unknown_entry(record: Any) -> None:
+    record["replacements"][0]["ids"] = ["nobody"]
+
+
+def twice(record: Any) -> None:
+    record["replacements"].append(record["replacements"][0])
+
+
+def nothing_unfolded(record: Any) -> None:
+    record["unfolds"] = []
+
+
+def summary_kept(record: Any) -> None:
+    record["replacements"][0]["into"] = "e2"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (two_methods, "does nothing else"),
+        (unknown_entry, "no added entry"),
+        (twice, "in the window|overlap|no added entry"),
+        (nothing_unfolded, "it unfolds"),
+        (summary_kept, "did not make"),
+    ],
+)
+def test_import_refuses_an_invalid_retraction(
+    retracted: MemoryManager, change: Any, problem: str
+) -> None:
+    document, record = document_of(retracted, "compressed")
+    change(record)
+    with pytest.raises(StateError, match=problem):
+        MemoryManager(counter="chars4").import_session(document)
+
+
+def test_import_refuses_an_id_in_use(retracted: MemoryManager) -> None:
+    retracted.add_user_message("s", "again", id="e1")
+    document, record = document_of(retracted, "compressed")
+    undone = {"kind": "undone", "id": "u", "at": record["at"], "compression_id": record["id"]}
+    document["log"].append(undone)
+    with pytest.raises(StateError, match="e1 was added again"):
+        MemoryManager(counter="chars4").import_session(document)
+
+
+def test_import_computes_the_figures_of_a_retraction(retracted: MemoryManager) -> None:
+    document, record = document_of(retracted, "compressed")
+    record["lost_tokens"] = 0
+    copy = MemoryManager(counter="chars4")
+    copy.import_session(document)
+    assert copy.get_stats("s").total_tokens == retracted.get_stats("s").total_tokens
+    retracted.undo_compression("s", record["id"])
+    document, record = document_of(retracted, "undone")
+    record["restored"], record["restored_tokens"] = ["e2"], 5
+    copy = MemoryManager(counter="chars4")
+    copy.import_session(document)
+    assert copy.export_session("s") == retracted.export_session("s")
