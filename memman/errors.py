@@ -99,7 +99,8 @@ class BudgetExceeded(MemmanError):
     """The entries that must stay in the context do not fit the budget.
 
     `required` and `available` are tokens; `culprits` are (name, tokens), largest first. Entries are named
-    by their addresses in the log, never by their content. `pinned` is whether any is pinned.
+    by their addresses in the log, never by their content; those of no log by their ids. `pinned` is whether
+    any stored one is pinned.
     """
 
     def __init__(

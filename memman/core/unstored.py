@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from memman.core.resolver import Resolver
+from memman.display import safe_repr
 from memman.entries import NOT_COUNTED, Entry, NewEntry, entry_of
+from memman.errors import FormatError
 from memman.formats.lenient import parsed_messages, read_messages
 from memman.formats.streams import whole
 from memman.ids import entry_id
@@ -54,6 +56,10 @@ class Unstored:
             if format != "auto"
             else resolver.most_likely([each.message for each in plain], default)
         )
+        if isinstance(messages, bytes | int | float | None) or (
+            isinstance(messages, str) and form.name != "text"
+        ):
+            raise FormatError(f"messages must be a list of them, not {safe_repr(messages, 60)}")
         parsed = parsed_messages(form, plain, keep=True)
         return form.name, [
             self._entry(new_entry, entry_id(f"{prefix}{index}", number), prefix)

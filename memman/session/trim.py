@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import msgspec
 
 from memman.compression import (
@@ -62,8 +64,11 @@ def trim(
         return copy, shown, replacements_of(after)
 
     total = _total(window, rendering, fixed)
+    unstored = {
+        item.position: item.entry.id for item in window.items if item.position > window.head
+    }
     if not resolved.stages:
-        raise _exceeded(total, limit, window, fixed)
+        raise _exceeded(total, limit, window, fixed, unstored)
     budget = msgspec.structs.replace(
         resolved.budget,
         max_tokens=limit,
@@ -84,7 +89,7 @@ def trim(
         if cut == window.tokens:
             break
         cut += max(1, _without_framing(total - limit, copy, shown))
-    raise _exceeded(total, limit, copy, fixed)
+    raise _exceeded(total, limit, copy, fixed, unstored)
 
 
 def _total(window: Window, rendering: Rendering, fixed: int) -> int:
@@ -109,39 +114,47 @@ def _window_of(view: View, epoch: int) -> Window:
     return Window(items, items[-1].entry.seq if items else 0, epoch)
 
 
-def _exceeded(required: int, available: int, window: Window, fixed: int) -> BudgetExceeded:
-    """Return the error with the protected entries and long exchanges, largest first."""
+def _exceeded(
+    required: int, available: int, window: Window, fixed: int, unstored: Mapping[int, str]
+) -> BudgetExceeded:
+    """Return the error with the protected entries and long exchanges, largest first.
+
+    `unstored` has the ids of entries without an address in the log, by their positions.
+    """
+
+    def name(item: WindowItem) -> str:
+        if item.position in unstored:
+            return f"entry {unstored[item.position]}"
+        return item.entry.address or f"#{item.position}"
+
     found: list[tuple[str, int]] = []
     for exchange in window.exchanges:
         if len(exchange.items) > _FEW:
-            found.append((_crowd(exchange, exchange is window.exchanges[-1]), exchange.tokens))
+            newest = exchange is window.exchanges[-1]
+            found.append((_crowd(exchange, newest, name), exchange.tokens))
         else:
-            found += [(_named(item), item.tokens) for item in exchange.items]
+            found += [(_described(item, name(item)), item.tokens) for item in exchange.items]
     if fixed > 0:
         found.append(("system prompt, tools and overhead", fixed))
     return BudgetExceeded(
         required,
         available,
         sorted(found, key=lambda pair: -pair[1]),
-        pinned=any(item.pinned for item in window.items),
+        pinned=any(item.pinned and item.position not in unstored for item in window.items),
     )
 
 
-def _named(item: WindowItem) -> str:
-    """Return an entry's address and kind, without its content; of a cut one the original's address."""
+def _described(item: WindowItem, name: str) -> str:
+    """Return an entry's name and kind, without its content."""
     entry = item.entry
     pin = "pinned" if item.pinned else ""
     kind = entry.type if entry.type != "message" else f"{entry.role} message"
-    return " ".join(filter(None, (pin, _address(item), kind, entry.name)))
+    return " ".join(filter(None, (pin, name, kind, entry.name)))
 
 
-def _address(item: WindowItem) -> str:
-    return item.entry.address or f"#{item.position}"
-
-
-def _crowd(exchange: Exchange, newest: bool) -> str:
+def _crowd(exchange: Exchange, newest: bool, name: Callable[[WindowItem], str]) -> str:
     """Return the description of an exchange with too many entries to list."""
     calls = sum(item.entry.type == "tool_call" for item in exchange.items)
     which = "the newest exchange" if newest else "an exchange"
-    first, last = _address(exchange.items[0]), _address(exchange.items[-1])
+    first, last = name(exchange.items[0]), name(exchange.items[-1])
     return f"{which} has {calls:,} calls, {first} to {last}"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memman import BudgetExceeded, Context, InvalidInput, MemoryConfig, MemoryManager
+from memman import BudgetExceeded, Context, FormatError, InvalidInput, MemoryConfig, MemoryManager
 from memman.formats import builtin_formats, candidates, format_named
 from memman.formats.rules import check
 from memman.formats.turns import BEGINS, GOES_ON, NO_RESULT
@@ -210,8 +210,19 @@ def test_no_messages_fit_into_an_empty_context() -> None:
 
 
 def test_too_small_a_budget_for_a_system_message_is_refused() -> None:
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded) as raised:
         manager().fit_messages([{"role": "system", "content": "x" * 4_000}, USER], budget=100)
+    assert "pinned entry 0 system message" in str(raised.value)
+    assert "unpin" not in str(raised.value)
+
+
+@pytest.mark.parametrize("given", ["hello", b"hello", 5])
+def test_text_instead_of_messages_is_refused(given: Any) -> None:
+    memory = manager()
+    with pytest.raises(FormatError, match="must be a list of them"):
+        memory.fit_messages(given)
+    with pytest.raises(FormatError, match="must be a list of them"):
+        memory.build_context("s", pending=given)
 
 
 def test_wrong_arguments_are_refused() -> None:
