@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, cast
 
-from agents import Agent, ModelResponse, RunContextWrapper, RunHooks, TResponseInputItem
+from agents import Agent, ModelResponse, RunContextWrapper, RunHooks, TResponseInputItem, Usage
 from agents.memory import OpenAIResponsesCompactionArgs, SessionSettings
 from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 from agents.run import CallModelData, ModelInputData
 
-from memman import AsyncMethods, Memory, SessionNotFound, valid_id
+from memman import InvalidInput, Memory, SessionNotFound, valid_id
 from memman_openai_agents.tools import tools_of
 
+logger = logging.getLogger("memman")
 _FORMAT: Final = "openai-responses"
 
 
@@ -47,9 +49,9 @@ class MemmanSession:
         self.memory = memory
         self._aio = memory.aio
         self._view = view
-        self._given: list[
-            Any
-        ] = []  # to the runner at the start of its run, and by the runner since
+        # The items given to the runner at the start of its run, and by the runner since; None before.
+        self._given: list[Any] | None = None
+        self._fits_session = True  # the last request
         self._servers: dict[str, list[Any]] = {}
 
     # ------------------------------------------------------------ the SDK's protocol
@@ -73,7 +75,8 @@ class MemmanSession:
         """Add items to the log, all or none; an item of a type that memman does not know is kept."""
         if items:
             await self._aio.add_messages(self.memman_id, items, _FORMAT, unknown="keep")
-            self._given += items
+            if self._given is not None:
+                self._given += items
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Retract the newest item and return it; None if there is none. `undo_compression` restores it."""
@@ -82,7 +85,8 @@ class MemmanSession:
             return None
         newest = await self._aio.get_entries(self.memman_id, last=1)
         await self._aio.retract(self.memman_id, [newest[0].id], reason="pop_item")
-        self._given = self._given[:-1]
+        if self._given:
+            self._given.pop()
         return items[0]
 
     async def clear_session(self) -> None:
@@ -102,11 +106,12 @@ class MemmanSession:
     async def fit(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the model's input within its window, the agent's instructions and tools included.
 
-        Input that is not this session's (a nested handoff, an `input_filter` or a `session_input_callback`
-        that removes items, a limit) is fitted by itself, without the session.
+        Input that is not this session's is fitted by itself: after a nested handoff, an `input_filter` or a
+        `session_input_callback` that removes items, with a limit, or resumed by another object.
         """
         given = data.model_data
-        pending = _after(self._given, given.input)
+        pending = None if self._given is None else _after(self._given, given.input)
+        self._fits_session = pending is not None
         options: dict[str, Any] = {
             "format": _FORMAT,
             "system": given.instructions or None,
@@ -124,8 +129,23 @@ class MemmanSession:
 
     @property
     def hooks(self) -> RunHooks[Any]:
-        """Hooks that record the usage of each response, which calibrates memman's counts."""
-        return UsageHooks(self._aio, self.memman_id)
+        """Hooks that record the usage of each response to the session's context, to calibrate counts."""
+        return UsageHooks(self._record)
+
+    async def _record(self, usage: Usage) -> None:
+        if not usage.input_tokens or not self._fits_session:
+            return
+        details = usage.input_tokens_details
+        try:
+            await self._aio.record_usage(
+                self.memman_id,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cached_tokens=details.cached_tokens,
+                cache_written_tokens=details.cache_write_tokens,
+            )
+        except (InvalidInput, SessionNotFound) as error:  # the run matters more
+            logger.warning("the usage of a response was not recorded: %s", error)
 
     async def _log(self, limit: int | None) -> list[TResponseInputItem]:
         if limit is not None and limit <= 0:
@@ -138,24 +158,16 @@ class MemmanSession:
 
 
 class UsageHooks(RunHooks[Any]):
-    """Hooks of a run that record the usage of each response in a session."""
+    """Hooks of a run that pass the usage of each response on."""
 
-    def __init__(self, memory: AsyncMethods, session_id: str) -> None:
-        self._aio = memory
-        self._session_id = session_id
+    def __init__(self, record: Callable[[Usage], Awaitable[None]]) -> None:
+        self._record = record
 
     async def on_llm_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse
     ) -> None:
-        """Record the usage of a response, unless the model reported none."""
-        usage = response.usage
-        if usage.input_tokens:
-            await self._aio.record_usage(
-                self._session_id,
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                cached_tokens=usage.input_tokens_details.cached_tokens,
-            )
+        """Record the usage of a response."""
+        await self._record(response.usage)
 
 
 def _after(known: Sequence[Any], items: Sequence[Any]) -> Sequence[Any] | None:
@@ -168,7 +180,7 @@ def _after(known: Sequence[Any], items: Sequence[Any]) -> Sequence[Any] | None:
     for item in known:
         if at < len(items) and _is_same(items[at], item):
             at += 1
-        elif item.get("type") != "reasoning" and item.get("call_id", None) in {None, *answered}:
+        elif item.get("type") != "reasoning" and item.get("call_id") in {None, *answered}:
             return None
     return items[at:]
 

@@ -34,7 +34,7 @@ def _own(agent: Agent[Any]) -> Iterator[dict[str, Any]]:
     if output is not None:
         schema = output if isinstance(output, AgentOutputSchemaBase) else AgentOutputSchema(output)
         if not schema.is_plain_text():
-            yield _function(schema.name(), "", schema.json_schema())
+            yield _function("final_output", "", schema.json_schema())
 
 
 def _of_server(tool: Any) -> dict[str, Any]:

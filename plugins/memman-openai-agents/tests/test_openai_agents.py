@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import count
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -11,6 +12,7 @@ from agents import (
     ModelResponse,
     RunConfig,
     Runner,
+    RunState,
     SQLiteSession,
     Usage,
     function_tool,
@@ -20,6 +22,7 @@ from agents import (
 from agents.memory import Session, SessionSettings
 from agents.memory.session import is_openai_responses_compaction_aware_session
 from memman_openai_agents import MemmanSession
+from memman_openai_agents.tools import tools_of
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
@@ -36,6 +39,7 @@ from openai.types.responses.response_usage import (
 
 from memman import AsyncMemoryManager, MemoryConfig, MemoryManager, valid_id
 from memman.formats.rules import check
+from memman.records import UsageReported
 from memman.testing import AdapterConformance, AdapterDriver, FakeModel, ScriptedSummarizer
 
 set_tracing_disabled(True)
@@ -404,26 +408,30 @@ def test_only_a_forced_compaction_compresses():
     memory.close()
 
 
-@pytest.mark.parametrize("stored", [False, True])
-def test_approval_logs_the_call_and_its_output_once(session, stored):
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_approval_logs_the_call_and_its_output_once(session, elsewhere):
     @function_tool(needs_approval=True)
     async def drop() -> str:
         return "dropped"
 
-    agent = agent_of([call("drop")], [message("done")], tools=[drop])
+    agent = agent_of([call("drop")], [message("done")], [message("hello")], tools=[drop])
 
     async def approved():
         result = await run(agent, "drop it", session)
-        state = result.to_state()
-        if stored:
-            state = await type(state).from_string(agent, state.to_string())
+        state, same = result.to_state(), session
+        if elsewhere:
+            state = await RunState.from_string(agent, state.to_string())
+            same = MemmanSession("s", session.memory)
         state.approve(state.get_interruptions()[0])
-        return (await run(agent, state, session)).final_output
+        assert (await run(agent, state, same)).final_output == "done"
+        await run(agent, "and now?", same)
 
-    assert asyncio.run(approved()) == "done"
-    assert check(agent.model.inputs[1], "openai-responses") == []
-    kinds = [item.get("type", "message") for item in asyncio.run(session.get_items(limit=99))]
-    assert kinds == ["message", "function_call", "function_call_output", "message"]
+    asyncio.run(approved())
+    whole = ["message", "function_call", "function_call_output", "message", "message"]
+    for items, kinds in zip(agent.model.inputs, (whole[:1], whole[:3], whole), strict=True):
+        assert check(items, "openai-responses") == []
+        assert [item.get("type", "message") for item in items] == kinds
+    assert len(asyncio.run(session.get_items(limit=99))) == 6
 
 
 def test_interrupted_call_in_the_log_is_the_sessions_own(session, monkeypatch):
@@ -439,6 +447,42 @@ def test_interrupted_call_in_the_log_is_the_sessions_own(session, monkeypatch):
     asyncio.run(run(agent, "so?", session))
     assert said(agent.model.inputs[0]) == ["go", "never mind", "so?"]
     assert check(agent.model.inputs[0], "openai-responses") == []
+
+
+def usage(**numbers):
+    details = InputTokensDetails(cached_tokens=numbers.pop("cached"), cache_write_tokens=0)
+    return Usage(requests=1, input_tokens_details=details, **numbers)
+
+
+def test_usage_has_cached_tokens_and_never_ends_a_run(session, caplog):
+    async def respond(**numbers):
+        response = ModelResponse(output=[], usage=usage(**numbers), response_id=None)
+        await session.hooks.on_llm_end(None, None, response)
+
+    asyncio.run(respond(input_tokens=9, output_tokens=1, cached=0))
+    assert "not recorded: there is no session 's'" in caplog.text
+    asyncio.run(session.add_items([user("hello")]))
+    asyncio.run(respond(input_tokens=9, output_tokens=1, cached=7))
+    asyncio.run(respond(input_tokens=9, output_tokens=1, cached=70))  # some gateways leave it out
+    assert "cached" in caplog.records[-1].message
+    [report] = [r for r in session.memory.export_session("s").log if isinstance(r, UsageReported)]
+    assert (report.input_tokens, report.cached_tokens) == (9, 7)
+
+
+def test_tools_of_a_server_are_listed_once():
+    class Server:
+        listed = 0
+
+        async def list_tools(self):
+            self.listed += 1
+            return [SimpleNamespace(name="find", description=None, inputSchema={"type": "object"})]
+
+    agent, servers = agent_of(output_type=list[str]), {}
+    agent.mcp_servers = [Server()]
+    for _ in range(2):
+        names = [tool["name"] for tool in asyncio.run(tools_of(agent, servers))]
+    assert names == ["final_output", "find"]
+    assert agent.mcp_servers[0].listed == 1
 
 
 def test_async_manager_serves_the_session():
