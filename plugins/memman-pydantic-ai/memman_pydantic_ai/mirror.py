@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import takewhile
+from itertools import chain, islice, takewhile
 from operator import is_
 from typing import Any, Final
 
@@ -29,12 +29,11 @@ _REASON: Final = "no longer in pydantic-ai's history"
 _LASTING: Final = ("-delta", "-baseline")
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Piece:
     """One message of the log: a response, a request without parts, or one part of a request.
 
-    `key` is the id of its first entry, `dumped` the message that is logged, and `values` are those that an
-    application could replace in place.
+    `key` is the id of its first entry, and `dumped` the message that is logged.
     """
 
     message: ModelMessage
@@ -42,11 +41,6 @@ class Piece:
     first: bool = True
     key: str = ""
     dumped: Any = None
-    values: list[object] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        parts = self.message.parts if self.part is None else [self.part]
-        self.values = [getattr(part, name, None) for part in parts for name in ("content", "args")]
 
     def alone(self) -> ModelMessage:
         """Return the piece as a message; the first part of a request has the request's other fields."""
@@ -54,20 +48,27 @@ class Piece:
             return self.message
         return replace(self.message if self.first else ModelRequest(parts=[]), parts=[self.part])
 
-    def is_known_as(self, known: Piece) -> bool:
-        """Return whether a known piece is this one, without an edit since."""
-        native, same = self.part or self.message, known.part or known.message
-        values = known.values
-        return (
-            native is same
-            and len(self.values) == len(values)
-            and all(map(is_, self.values, values))
-        )
-
     def lasts(self) -> bool:
         """Return whether no compression may replace it."""
         kind = getattr(self.part, "tool_kind", None)
         return bool(kind) or (self.part is not None and self.part.part_kind.endswith(_LASTING))
+
+
+class _Known:
+    """A message in the log, and the keys of its pieces."""
+
+    __slots__ = ("_count", "_message", "_parts", "keys")
+
+    def __init__(self, message: ModelMessage, pieces: Iterable[Piece]) -> None:
+        self._message = message
+        self._parts = message.parts
+        self._count = len(message.parts)
+        self.keys = [piece.key for piece in pieces]
+
+    def is_message(self, message: ModelMessage) -> bool:
+        """Return whether a message is this one, with the same parts."""
+        parts = message.parts
+        return message is self._message and parts is self._parts and len(parts) == self._count
 
 
 class Mirror:
@@ -80,8 +81,9 @@ class Mirror:
     def __init__(self, memory: AsyncMethods, session_id: str) -> None:
         self._memory = memory
         self._session_id = session_id
-        self._pieces: list[Piece] = []
-        self._is_read = False  # whether the pieces were compared with the log
+        self._known: list[_Known] = []
+        self._pieces: dict[str, Piece] = {}  # of the known messages, by their keys
+        self._is_read = False  # whether they were compared with the log
         self._standing: list[SystemPromptPart] = []
         self._tokens = 0  # of the last context
         self.budget: int | None = None
@@ -97,42 +99,47 @@ class Mirror:
 
     async def sync(self, history: Sequence[ModelMessage]) -> None:
         """Make the log equal to a history."""
-        self._standing = _standing(history)
-        pieces = list(_pieces(history, len(self._standing)))
-        known = self._pieces
-        pairs = zip(pieces, known, strict=False)
-        same = sum(1 for _ in takewhile(lambda pair: pair[0].is_known_as(pair[1]), pairs))
-        for piece, before in zip(pieces[:same], known, strict=False):
-            piece.key = before.key
-        _name(pieces, same)
-        continued = [piece.key for piece in pieces[: len(known)]] == [piece.key for piece in known]
-        if self._is_read and continued:
-            await self._add(pieces[len(known) :])
+        pairs = zip(self._known, history, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0].is_message(pair[1]), pairs))
+        if not same:
+            self._standing = _standing(history)
+        messages = history[same:]
+        split = [list(_split(message, self._standing)) for message in messages]
+        after = [key for known in self._known[same:] for key in known.keys]
+        taken = self._pieces.keys() - after if after else self._pieces
+        pieces = _named(list(chain.from_iterable(split)), taken)
+        if self._is_read and [piece.key for piece in pieces[: len(after)]] == after:
+            await self._add(pieces[len(after) :])
+        elif same:
+            return await self.resync(history)
         else:
-            _name(pieces, 0)
             await self._reconcile(pieces)
-        for piece in pieces:
-            piece.dumped = None
-        self._pieces, self._is_read = pieces, True
+            self._pieces = {}
+        named = iter(pieces)
+        self._known[same:] = [
+            _Known(message, islice(named, len(each)))
+            for message, each in zip(messages, split, strict=True)
+        ]
+        self._pieces |= {piece.key: replace(piece, dumped=None) for piece in pieces}
+        self._is_read = True
+        return None
 
     async def resync(self, history: Sequence[ModelMessage]) -> None:
-        """Make the log equal to a history after another process changed the log."""
-        self._is_read = False
+        """Make the log equal to a history, whatever was known of both."""
+        self._known, self._pieces, self._is_read = [], {}, False
         await self.sync(history)
 
     def lacks(self, context: Context) -> bool:
         """Return whether a context has pieces that the history has not."""
-        keys = {piece.key for piece in self._pieces}
         ids = (entry.id for entry in context.entries)
-        return any(id_.startswith(_PREFIX) and _key(id_) not in keys for id_ in ids)
+        return any(id_.startswith(_PREFIX) and _key(id_) not in self._pieces for id_ in ids)
 
     def messages_of(self, context: Context, history: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return a context as messages: the history's own objects wherever they are unaltered."""
         self._tokens = int(context.tokens)
-        pieces = {piece.key: piece for piece in self._pieces}
         found: list[ModelMessage] = []
         for message, source in zip(context.messages, context.sources, strict=True):
-            own = [pieces.get(key) for key in dict.fromkeys(map(_key, source.entries))]
+            own = [self._pieces.get(key) for key in dict.fromkeys(map(_key, source.entries))]
             whole = [piece for piece in own if piece is not None]
             if source.unaltered and whole and len(whole) == len(own):
                 found.append(_whole(whole, () if found else self._standing))
@@ -231,36 +238,36 @@ def _standing(history: Sequence[ModelMessage]) -> list[SystemPromptPart]:
     return found
 
 
-def _pieces(history: Sequence[ModelMessage], standing: int) -> Iterator[Piece]:
-    """Yield the pieces of a history that begins with `standing` system prompts."""
-    for message in history:
-        if isinstance(message, ModelResponse) or not message.parts:
-            yield Piece(message)
-            continue
-        for number, part in enumerate(message.parts[standing:]):
-            yield Piece(message, part, number == 0)
-        standing = 0
+def _split(message: ModelMessage, standing: Sequence[SystemPromptPart]) -> Iterator[Piece]:
+    """Yield the pieces of a message without the standing prompts."""
+    if isinstance(message, ModelResponse) or not message.parts:
+        yield Piece(message)
+        return
+    configured = set(map(id, standing))
+    parts = [part for part in message.parts if id(part) not in configured]
+    for part in parts:
+        yield Piece(message, part, part is parts[0])
 
 
-def _name(pieces: Sequence[Piece], first: int) -> None:
-    """Set the keys of the pieces from `first` on, and what is logged of them."""
-    taken = {piece.key for piece in pieces[:first]}
-    named = pieces[first:]
+def _named(pieces: Sequence[Piece], taken: Collection[str]) -> list[Piece]:
+    """Return the pieces with their keys, and with what is logged of them."""
     dumped = ModelMessagesTypeAdapter.dump_python(
-        [piece.alone() for piece in named], mode="json", fallback=repr, warnings=False
+        [piece.alone() for piece in pieces], mode="json", fallback=repr, warnings=False
     )
-    for piece, message in zip(named, dumped, strict=True):
+    named: dict[str, Piece] = {}
+    for piece, message in zip(pieces, dumped, strict=True):
         parts = [_without_nulls(part) for part in message["parts"]]
-        piece.dumped = {**_without_nulls(message), "parts": parts}
         # Other fields are set while a run goes on, and lost when requests are merged.
         lasting = [{**part, "metadata": None} for part in parts]
         when = message["timestamp"] if piece.part is None else None
         digest = blake2b(json.dumps([lasting, when]).encode(), digest_size=15).hexdigest()
-        piece.key, copies = _PREFIX + digest, 1
-        while piece.key in taken:
+        key, copies = _PREFIX + digest, 1
+        while key in taken or key in named:
             copies += 1
-            piece.key = f"{_PREFIX}{digest}-{copies}"
-        taken.add(piece.key)
+            key = f"{_PREFIX}{digest}-{copies}"
+        message = {**_without_nulls(message), "parts": parts}
+        named[key] = replace(piece, key=key, dumped=message)
+    return list(named.values())
 
 
 def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
