@@ -26,7 +26,6 @@ from memman.entries import (
     Part,
     Role,
     TextPart,
-    encode_json,
     text_of,
 )
 from memman.errors import FormatError
@@ -42,7 +41,7 @@ from memman.formats.parts import (
     parts_framing,
 )
 from memman.formats.plain import parse_each
-from memman.formats.turns import BEGINS, GOES_ON, NO_RESULT, delimited
+from memman.formats.turns import BEGINS, NO_RESULT, delimited
 from memman.protocols import Call, Rendered, Turn
 
 NAME = "pydantic-ai"
@@ -93,7 +92,7 @@ class PydanticAIFormat:
     request_framing = 3
     message_framing = MESSAGE_FRAMING
     joins = True
-    edges: tuple[str, ...] = (BEGINS, GOES_ON)
+    edges: tuple[str, ...] = (BEGINS,)
     inline_system = True
 
     # ------------------------------------------------------------ in
@@ -125,12 +124,13 @@ class PydanticAIFormat:
         return {**left, "parts": [*left["parts"], *right["parts"]]}
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """Begin and end the conversation with a request: some models refuse a response there."""
-        if not messages or messages[-1]["kind"] == "response":
-            messages = [*messages, _prompt(GOES_ON)]
-        head = next((n for n, each in enumerate(messages) if not _is_system(each)), 0)
-        if messages[head]["kind"] == "response":
-            messages = [*messages[:head], _prompt(BEGINS), *messages[head:]]
+        """Begin the conversation with a request: some providers refuse a response there.
+
+        A history may end with a response: the next prompt of a run follows it.
+        """
+        head = next((n for n, each in enumerate(messages) if not _is_system(each)), len(messages))
+        if messages[head:] and messages[head]["kind"] == "response":
+            return [*messages[:head], _prompt(BEGINS), *messages[head:]]
         return messages
 
 
@@ -193,7 +193,7 @@ def _keeping(new_entry: NewEntry, kept: _Kept) -> NewEntry:
     found = msgspec.to_builtins(kept)
     if not found:
         return new_entry
-    raw = encode_json({NAME: {"spelled": found}}, "the other keys of the message")
+    raw = msgspec.Raw(msgspec.json.encode({NAME: {"spelled": found}}))  # of a message that is JSON
     return msgspec.structs.replace(new_entry, raw_json=raw)
 
 

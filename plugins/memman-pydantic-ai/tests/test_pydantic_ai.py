@@ -360,28 +360,35 @@ def test_approval_and_denial_continue_the_session() -> None:
     assert retractions(memory) == 0
 
 
-def test_tool_named_by_a_state_part_stays_in_the_context() -> None:
-    memory = MemoryManager(config=MemoryConfig(max_tokens=700))
+def test_parts_that_reveal_tools_stay_in_the_context() -> None:
+    memory = MemoryManager(config=MemoryConfig(max_tokens=900))
     sent = Sent()
-    agent: Agent[None, str] = Agent(
-        answering(TextPart("yes " * 20)), capabilities=[MemmanHistory(memory, "s"), sent]
-    )
-
-    @agent.instructions
-    def nothing() -> str:
-        return "Be brief."
-
-    @agent.tool_plain
-    def first() -> str:
-        return "1"
-
+    model = answering(TextPart("yes " * 20))
+    agent = Agent(model, capabilities=[MemmanHistory(memory, "s"), sent])
     history = agent.run_sync("question").all_messages()
     delta = ToolAvailabilityDeltaPart(tools_added=["first"])
-    history.append(ModelRequest(parts=[delta, UserPromptPart("there is a tool")]))
-    history.append(ModelResponse(parts=[TextPart("good")]))
+    searched = ToolReturnPart(
+        "search_tools", {"discovered_tools": [{"name": "second"}]}, "c1", tool_kind="tool-search"
+    )
+    history += [
+        ModelRequest(parts=[delta, UserPromptPart("there is a tool")]),
+        ModelResponse(
+            parts=[
+                ThinkingPart("I search"),
+                ToolCallPart("search_tools", {"queries": ["x"]}, "c1", tool_kind="tool-search"),
+            ]
+        ),
+        ModelRequest(parts=[searched]),
+        ModelResponse(parts=[TextPart("good")]),
+    ]
+    found = history[-2].parts[0]  # of the class for this kind of tool
     for turn in range(30):
         history = agent.run_sync(f"question {turn}", message_history=history).all_messages()
-    assert any(part is delta for message in sent.requests[-1] for part in message.parts)
+    parts = [part for message in sent.requests[-1] for part in message.parts]
+    assert len(parts) < 40
+    assert any(part is delta for part in parts)
+    assert any(part is found for part in parts)
+    assert any(isinstance(part, ToolCallPart) and part.tool_call_id == "c1" for part in parts)
 
 
 # ---------------------------------------------------------------- failures
