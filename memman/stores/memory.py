@@ -265,8 +265,8 @@ class MemoryStore:
     def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
         """Return the sessions whose ids begin with `prefix`, in the order in which they began."""
         with self._lock:
-            logs = [(name, log.catch_up()) for name, log in self._logs.items()]
-            return [log.listed(name) for name, log in logs if name.startswith(prefix)]
+            found = {name: log for name, log in self._logs.items() if name.startswith(prefix)}
+            return [log.catch_up().listed(name) for name, log in found.items()]
 
     def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
         """Return the records of every session behind a cursor; checks each session for new ones."""
