@@ -179,12 +179,20 @@ SUITES: Final[Mapping[str, Suite]] = {
         adapter="langchain",
         tests=("tests/unit_tests/agents",),
         inject=_inject_langchain,
+        expected={
+            "can_jump_to_graph_snapshot|test_create_agent_diagram": "a drawing of the agent's nodes",
+            "transformer_not_registered_without": "it asserts that no middleware has a transformer",
+        },
     ),
     "langgraph-prebuilt": Suite(
         distribution="langgraph-prebuilt",
         adapter="langchain",
         tests=("tests/test_react_agent.py",),
         inject=_inject_langgraph,
+        expected={
+            r"test_no_prompt|test_post_model_hook": "outputs with the node or the key of any hook",
+            r"parallel_tool_calls\[memory-v2\]": "outputs with the node or the key of any hook",
+        },
     ),
 }
 

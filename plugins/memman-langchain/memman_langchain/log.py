@@ -77,14 +77,12 @@ class MessageLog:
         Raises:
             BudgetExceeded: the shortest context exceeds the budget.
         """
-        context = self.build(session_id, pending, **build)
-        return native(context, messages, pending)
-
-    def build(self, session_id: str, pending: Sequence[BaseMessage] = (), **build: Any) -> Context:
-        """Return memman's context, without the state's own objects."""
-        return self.memory.build_context(
+        context = self.memory.build_context(
             session_id, format=FORMAT, pending=list(pending) or None, missing_ok=True, **build
         )
+        own = dict(zip(map(valid_id, ids_of(messages)), messages, strict=True))
+        own |= {f"pending:{index}": message for index, message in enumerate(pending)}
+        return _native(context, own)
 
 
 class _Log(NamedTuple):
@@ -122,7 +120,7 @@ class _Thread:
                     kept = [n for n, mark in enumerate(marks) if mark[0] not in gone]
                     marks, messages = [marks[n] for n in kept], [messages[n] for n in kept]
                     start, same = _compare(log.marks, marks)
-                if start + same == len(log.marks):
+                if start + same == len(log.marks) or not marks:
                     break
                 upto = log.marks[start + same - 1][0] if start + same else None
                 session = self._fork(session, upto, marks[: same + 1], messages[: same + 1][-1])
@@ -160,10 +158,12 @@ class _Thread:
 
     def _read_newest(self, session: str, last: str, most: int | None) -> _Log:
         read = self._memory.get_messages(session, format=FORMAT, last=most)
-        data = [
-            message["data"] for message in read if message["data"].get("id")
-        ]  # not the user's own
-        marks = [_mark_of(each["id"], each["content"], each.get("tool_calls")) for each in data]
+        data = [message["data"] for message in read]
+        marks = [
+            _mark_of(each["id"], each["content"], each.get("tool_calls"))
+            for each in data
+            if each.get("id")  # else it is an entry that the application added
+        ]
         return _Log(last, marks, most is None or len(read) < most)
 
     def _fork(
@@ -192,10 +192,10 @@ class _Thread:
         return entries[-1].id if entries else None
 
 
-def session_key(thread_id: str, namespace: str) -> str:
+def session_key(thread_id: object, namespace: str) -> str:
     """Return the session of a thread, or of an agent inside it, by the names of the nodes above."""
     nodes = [task.partition(":")[0] for task in namespace.split("|")[:-1]]
-    return "/".join([thread_id, *nodes])
+    return "/".join([str(thread_id), *nodes])
 
 
 def ids_of(messages: Sequence[BaseMessage]) -> list[str]:
@@ -211,24 +211,16 @@ def ids_of(messages: Sequence[BaseMessage]) -> list[str]:
     return ids
 
 
-def native(
-    context: Context, messages: Sequence[BaseMessage], pending: Sequence[BaseMessage] = ()
-) -> list[BaseMessage]:
-    """Return a context's messages; those that memman did not alter are the given objects themselves."""
-    own = dict(zip(map(valid_id, ids_of(messages)), messages, strict=True))
-    own |= {f"pending:{index}": message for index, message in enumerate(pending)}
-    return _native(context, own)
-
-
 def fitted(
     memory: MemoryManager, messages: Sequence[BaseMessage], **build: Any
-) -> tuple[list[BaseMessage], Context]:
-    """Return messages that fit, of a run that has no session."""
+) -> list[BaseMessage]:
+    """Return the messages to send of a run that has no session."""
     context = memory.fit_messages(list(messages), format=FORMAT, **build)
-    return _native(context, {str(index): each for index, each in enumerate(messages)}), context
+    return _native(context, {str(index): each for index, each in enumerate(messages)})
 
 
 def _native(context: Context, own: Mapping[str, BaseMessage]) -> list[BaseMessage]:
+    """Return a context's messages; those that memman did not alter are the given objects themselves."""
     sources = zip(context.messages, context.sources, strict=True)
     return [
         (own.get(source.entries[0]) if source.unaltered else None) or _restored(message)
@@ -292,7 +284,7 @@ def pre_model_hook(
         messages = state["messages"] if isinstance(state, Mapping) else state.messages
         where = config.get("configurable", {})
         if not where.get("thread_id"):
-            return {"llm_input_messages": fitted(memory, messages, **build)[0]}
+            return {"llm_input_messages": fitted(memory, messages, **build)}
         key = session_key(where["thread_id"], where.get("checkpoint_ns", ""))
         session = log.follow(key, messages)
         return {"llm_input_messages": log.context(session, messages, **build)}

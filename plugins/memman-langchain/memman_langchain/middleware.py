@@ -21,7 +21,6 @@ from memman_langchain.log import (
     MessageLog,
     fitted,
     ids_of,
-    native,
     session_key,
     tool_schemas,
 )
@@ -98,11 +97,11 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         self, request: _Request, handler: Callable[[_Request], ModelResponse[Any]]
     ) -> _Answer:
         """Send memman's context; after an overflow once more, with less. Record the usage."""
-        fitted, tokens = self._fit(request, self._budget)
+        sent = self._fit(request, self._budget)
         try:
-            answer = handler(fitted)
+            answer = handler(sent)
         except ContextOverflowError as error:
-            answer = handler(self._fit_again(request, error, tokens))
+            answer = handler(self._fit_again(request, sent, error))
         self._record_usage(request, answer)
         return answer
 
@@ -110,12 +109,12 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         self, request: _Request, handler: Callable[[_Request], Awaitable[ModelResponse[Any]]]
     ) -> _Answer:
         """Do the same, with memman's part on a thread."""
-        fitted, tokens = await asyncio.to_thread(self._fit, request, self._budget)
+        sent = await asyncio.to_thread(self._fit, request, self._budget)
         try:
-            answer = await handler(fitted)
+            answer = await handler(sent)
         except ContextOverflowError as error:
-            fitted = await asyncio.to_thread(self._fit_again, request, error, tokens)
-            answer = await handler(fitted)
+            sent = await asyncio.to_thread(self._fit_again, request, sent, error)
+            answer = await handler(sent)
         await asyncio.to_thread(self._record_usage, request, answer)
         return answer
 
@@ -148,40 +147,37 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         named = [message.model_copy(update={"id": name}) for message, name in kept]
         return [RemoveMessage(id=REMOVE_ALL_MESSAGES), *named]
 
-    def _fit(self, request: _Request, budget: int | None) -> tuple[_Request, int]:
-        """Return the request with memman's context, and its price."""
-        thread, session = self._session(request.state, request.runtime)
+    def _fit(self, request: _Request, budget: int | None) -> _Request:
+        """Return the request with memman's context in place of its messages."""
         if not request.state["messages"]:
-            return request, 0
+            return request
+        thread, session = self._session(request.state, request.runtime)
+        build = {**_price(request), "budget": budget, "system_inline": False}
         own = {message.id for message in request.state["messages"]}
         pending = [message for message in request.messages if message.id not in own]
         lead = list(takewhile(lambda message: message.id not in own, request.messages))
-        build: dict[str, Any] = {
-            "model": model_name(request.model),
-            "budget": budget,
-            "system": request.system_prompt or None,
-            "system_inline": False,
-            "tools": tool_schemas([*request.tools, *_formats(request.response_format)]) or None,
-        }
         try:
             if thread is None:
-                messages, context = fitted(self.memory, request.messages, **build)
+                messages = fitted(self.memory, request.messages, **build)
             else:
-                context = self.log.build(session or valid_id(thread), pending, **build)
-                messages = native(context, request.messages, pending)
+                session = session or valid_id(thread)
+                messages = self.log.context(session, request.messages, pending=pending, **build)
                 rest = [each for each in messages if all(each is not first for first in lead)]
                 messages = [*lead, *rest]
         except BudgetExceeded as error:
             raise ContextOverflowError(str(error)) from error
-        sent = cast("list[AnyMessage]", messages)
-        return request.override(messages=sent), context.tokens.tokens
+        return request.override(messages=cast("list[AnyMessage]", messages))
 
-    def _fit_again(self, request: _Request, error: ContextOverflowError, tokens: int) -> _Request:
-        """Return the request for a smaller budget than the one that the provider refused."""
-        name = model_name(request.model)
+    def _fit_again(
+        self, request: _Request, refused: _Request, error: ContextOverflowError
+    ) -> _Request:
+        """Return the request for a smaller budget than that of the refused one."""
+        price = _price(request)
+        tokens = self.memory.count_tokens(refused.messages, **price).tokens
+        name = price["model"]
         limits = self.memory.record_overflow(error, model=name).limits if name else None
         budget = int(min(tokens, limits.max_input) * _LESS) if limits else tokens // 2
-        return self._fit(request, budget)[0]
+        return self._fit(request, budget)
 
     def _record_usage(self, request: _Request, answer: _Answer) -> None:
         thread, session = self._session(request.state, request.runtime)
@@ -224,6 +220,15 @@ class MemmanSummarization(MemmanMiddleware):
     def name(self) -> str:
         """The name of the middleware that it replaces."""
         return "SummarizationMiddleware"
+
+
+def _price(request: _Request) -> dict[str, Any]:
+    """Return what a request has besides its messages, as arguments of memman's methods."""
+    return {
+        "model": model_name(request.model),
+        "system": request.system_prompt or None,
+        "tools": tool_schemas([*request.tools, *_formats(request.response_format)]) or None,
+    }
 
 
 def _formats(asked: Any) -> list[dict[str, Any]]:
