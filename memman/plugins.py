@@ -33,9 +33,12 @@ _OWN_PLUGINS = frozenset(
         "anthropic",
         "bedrock",
         "google",
+        "langchain",
         "mistral",
         "openai",
+        "openai-agents",
         "postgres",
+        "pydantic-ai",
         "tiktoken",
         "tokenizers",
     )

@@ -44,8 +44,9 @@ class PortLoop:
         self._begin()
 
     def __del__(self) -> None:
-        # A manager that is dropped without a close ends its thread too.
-        self._stop()
+        # A manager that is dropped without a close ends its thread too. A copy that failed has no state.
+        if vars(self):
+            self._stop()
 
     def wait(self, answer: Awaitable[T], timeout: float | None = None) -> T:
         """Await `answer` on the loop, in the context of the caller, and return its result.
