@@ -222,7 +222,7 @@ def entry_of(
 ) -> Entry:
     """Return the entry of a new entry, with its id, time and count."""
     metadata = metadata_json if new_entry.metadata_json is NO_JSON else new_entry.metadata_json
-    return Entry(
+    entry = Entry(
         id=entry_id,
         type=new_entry.type,
         role=new_entry.role,
@@ -234,18 +234,21 @@ def entry_of(
         message_id=new_entry.message_id,
         is_error=new_entry.is_error,
         pinned=pinned,
-        metadata_json=_with_notes(metadata, new_entry),
+        metadata_json=metadata,
         raw_json=new_entry.raw_json,
     )
+    return noted(entry, altered=new_entry.altered, kept=new_entry.kept)
 
 
-def _with_notes(metadata: msgspec.Raw, new_entry: NewEntry) -> msgspec.Raw:
-    """Return metadata with the reasons why a message was altered or kept whole."""
-    reasons = {"altered": new_entry.altered, "kept": new_entry.kept}
-    notes = {name: reason for name, reason in reasons.items() if reason}
-    if not notes:
-        return metadata
-    return encode_json((decode_json(metadata) or {}) | {"memman": notes}, "metadata")
+def noted(entry: Entry, **notes: str) -> Entry:
+    """Return the entry with notes of memman's own in its metadata; empty ones are left out."""
+    kept = {name: reason for name, reason in notes.items() if reason}
+    if not kept:
+        return entry
+    metadata = entry.metadata
+    own = metadata.get("memman")
+    metadata["memman"] = {**(own if isinstance(own, dict) else {}), **kept}
+    return msgspec.structs.replace(entry, metadata_json=encode_json(metadata, "metadata"))
 
 
 def parse_address(text: str) -> tuple[int, int] | None:

@@ -21,6 +21,7 @@ from memman.entries import (
     check_new_entry,
     encode_json,
     entry_of,
+    noted,
 )
 from memman.errors import InvalidInput
 from memman.protocols import AsyncStore, Format, Store
@@ -64,6 +65,10 @@ class ResolvedConfig(msgspec.Struct, frozen=True):
         count = entry.token_count
         known = count.counter in (self.counter.fingerprint, "")
         return count.tokens if known else self.counter.recount(entry)
+
+
+# The fields of an entry that its message is rendered from.
+_MESSAGE = ("content", "call_id", "name", "message_id", "is_error")
 
 
 def _identity(entry: Entry) -> tuple[str, str, str, datetime]:
@@ -222,8 +227,12 @@ class Shared:
         except (InvalidInput, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             what = f"redact returned what cannot be stored: {error}"
             raise InvalidInput(f"{what}; {outcome}") from None
+        if entry.raw_json is NO_JSON and all(
+            getattr(clean, name) == getattr(entry, name) for name in _MESSAGE
+        ):
+            return clean
         # The provider's own copy may contain the secret, and cannot be redacted.
-        return msgspec.structs.replace(clean, raw_json=NO_JSON)
+        return msgspec.structs.replace(noted(clean, altered="redacted"), raw_json=NO_JSON)
 
     def redacted_to_store(self, entry: Entry, counter: TokenCounter) -> Entry:
         """Return the entry as `redact` leaves it, with its new count. Raises `InvalidInput`."""

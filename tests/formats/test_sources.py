@@ -6,6 +6,7 @@ import copy
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,3 +170,20 @@ def test_a_text_has_one_source() -> None:
 def test_an_empty_context_has_no_sources() -> None:
     context = manager().build_context("s", missing_ok=True)
     assert (context.sources, context.entries) == ((), ())
+
+
+def hide(entry: Any) -> Any:
+    return msgspec.structs.replace(entry, content=entry.text.replace("secret", "***"))
+
+
+def test_redacted_messages_are_altered() -> None:
+    memory = MemoryManager(counter="chars4", redact=hide)
+    secret = {"role": "user", "content": "a secret"}
+    named = {"role": "user", "content": "no one", "name": "ada"}  # its other keys are not stored
+    memory.add_messages("s", [secret, named, USER])
+    context = memory.build_context("s")
+    assert unaltered(context) == [False, False, True]
+    assert [entry.metadata for entry in context.entries] == [
+        {"memman": {"altered": "redacted"}}, {"memman": {"altered": "redacted"}}, {},
+    ]  # fmt: skip
+    assert unaltered(memory.fit_messages([secret, USER])) == [False, True]
