@@ -268,10 +268,15 @@ class History:
         match record:
             case Deleted():
                 lost = self._among_added(record.ids)
-                return msgspec.structs.replace(record, entries=len(lost), tokens=_tokens(lost))
+                # What is left of an entry that was deleted has no message id.
+                torn = record.torn or torn_by(lost, self.added.values())
+                return msgspec.structs.replace(
+                    record, entries=len(lost), tokens=_tokens(lost), torn=torn
+                )
             case Compressed():
                 lost = self._among_added(ids_retracted_by(record))
-                return msgspec.structs.replace(record, lost_tokens=_tokens(lost))
+                torn = record.torn or torn_by(lost, self.added.values())
+                return msgspec.structs.replace(record, lost_tokens=_tokens(lost), torn=torn)
             case Undone():
                 back = self.retracted_by(record.compression_id)
                 ids = tuple(entry.id for entry in back)
@@ -515,6 +520,16 @@ class History:
 
     def _unfolding(self, compression_id: str) -> Unfolding:
         return Unfolding(self._made_by(compression_id), self._hidden[compression_id])
+
+
+def torn_by(lost: Sequence[Entry], entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the message ids of lost entries that others of these entries have too."""
+    messages = {entry.message_id for entry in lost} - {None}
+    if not messages:
+        return ()
+    ids = {entry.id for entry in lost}
+    left = {entry.message_id for entry in entries if entry.id not in ids}
+    return tuple(sorted(name for name in messages & left if name is not None))
 
 
 def _tokens(entries: Iterable[Entry]) -> int:

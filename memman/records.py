@@ -136,7 +136,8 @@ class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind"
 
     `settings` is an observation, as in `Opened`. If the caller retracted entries, every replacement has the
     method "retract". Then `unfolds` are the compressions that covered one of them, the outermost first;
-    they are dissolved. The era's totals lost these entries and `lost_tokens`.
+    they are dissolved. The era's totals lost these entries and `lost_tokens`. `torn` are the message ids of
+    which other entries stay.
     """
 
     id: str
@@ -149,6 +150,7 @@ class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind"
     settings: SettingsInEffect = NOT_OBSERVED
     unfolds: tuple[str, ...] = ()
     lost_tokens: int = 0
+    torn: tuple[str, ...] = ()
 
 
 class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind", kw_only=True):
@@ -174,13 +176,17 @@ class Pinned(msgspec.Struct, frozen=True, tag="pinned", tag_field="kind", kw_onl
 
 
 class Deleted(msgspec.Struct, frozen=True, tag="deleted", tag_field="kind", kw_only=True):
-    """Entries were removed for good; the era's totals lost `entries` and `tokens`."""
+    """Entries were removed for good; the era's totals lost `entries` and `tokens`.
+
+    `torn` are the message ids of which other entries stay.
+    """
 
     id: str
     at: datetime
     ids: tuple[str, ...]
     entries: int = 0
     tokens: int = 0
+    torn: tuple[str, ...] = ()
 
 
 class Cleared(msgspec.Struct, frozen=True, tag="cleared", tag_field="kind", kw_only=True):
@@ -300,8 +306,9 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     do. `era` is the seq of the last clear. `learned` has the calibration of each model. `observed` are the
     settings in effect when the session was opened or last compressed. `undone` has the totals of tokens and
     entries at the newest undo; None if a compression came after it. `untrusted` names the settings that
-    come from an import. `first_line` is that of the era's first user message, whose id is `first_id`. If
-    that message is deleted or retracted, the next one that is added takes its place.
+    come from an import. `torn` are the ids of messages that lost some of their entries. `first_line` is
+    that of the era's first user message, whose id is `first_id`. If that message is deleted or retracted,
+    the next one that is added takes its place.
     """
 
     entries: int = 0
@@ -316,6 +323,7 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     observed: SettingsInEffect = NOT_OBSERVED
     undone: tuple[int, int] | None = None
     untrusted: frozenset[str] = frozenset()
+    torn: frozenset[str] = frozenset()
     metadata: dict[str, Any] = {}
     first_id: str = ""
     first_line: str = ""
@@ -347,6 +355,7 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
                     era=seq,
                     cost=NO_COST,
                     undone=None,
+                    torn=frozenset(),
                     first_id="",
                     first_line="",
                 )
@@ -362,7 +371,9 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
                 return self._with_usage(record)
         return self
 
-    def _without(self, ids: Sequence[str], entries: int, tokens: int) -> SessionTotals:
+    def _without(
+        self, ids: Sequence[str], torn: Sequence[str], entries: int, tokens: int
+    ) -> SessionTotals:
         """Return the totals without these entries, so many of them of the era."""
         # The entries added since the undo stay the same.
         undone = self.undone and (self.undone[0] - tokens, self.undone[1] - entries)
@@ -372,6 +383,7 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
             entries=self.entries - entries,
             tokens=self.tokens - tokens,
             undone=undone,
+            torn=self.torn.union(torn),
             first_id="" if first_gone else self.first_id,
             first_line="" if first_gone else self.first_line,
         )
@@ -398,18 +410,19 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, usage=record, learned=learned)
 
 
-def _lost_by(record: Record) -> tuple[Sequence[str], int, int] | None:
-    """Return the entries that a record takes out of the totals: their ids, number and tokens.
+def _lost_by(record: Record) -> tuple[Sequence[str], Sequence[str], int, int] | None:
+    """Return the entries that a record takes out of the totals.
 
+    These are their ids, the ids of the messages that are torn, the number of entries and of tokens.
     Negative numbers are of entries that come back.
     """
     match record:
         case Deleted():
-            return record.ids, record.entries, record.tokens
+            return record.ids, record.torn, record.entries, record.tokens
         case Compressed() if ids := ids_retracted_by(record):
-            return ids, len(ids), record.lost_tokens
+            return ids, record.torn, len(ids), record.lost_tokens
         case Undone() if record.restored:
-            return (), -len(record.restored), -record.restored_tokens
+            return (), (), -len(record.restored), -record.restored_tokens
     return None
 
 

@@ -52,6 +52,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     _done: tuple[_Rendered, ...]
     _starts: tuple[int, ...]
     _comparisons: Comparisons
+    _torn: frozenset[str]
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the entries of the window in order, with their pins."""
@@ -74,7 +75,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         framed = [
             tuple(chain.from_iterable(joined[index] for index in made_of)) for made_of in indexes
         ]
-        return self._comparisons.sources(self.messages, framed, self.entries())
+        return self._comparisons.sources(self.messages, framed, self.entries(), self._torn)
 
 
 class Rendering:
@@ -272,8 +273,11 @@ class Rendering:
         """
         return self.layout(prompt).messages
 
-    def layout(self, prompt: str | None = None) -> Layout:
-        """Return the request's messages with the entries behind them, at this moment."""
+    def layout(self, prompt: str | None = None, torn: frozenset[str] = frozenset()) -> Layout:
+        """Return the request's messages with the entries behind them, at this moment.
+
+        `torn` are the ids of messages that have lost some of their entries.
+        """
         first = prompt_in(self.format, prompt).messages if prompt and self.inline else ()
         joined = [*first, *self._joined]
         messages, indexes = self.format.frame(joined), None
@@ -290,6 +294,7 @@ class Rendering:
             tuple(self._done),
             tuple(self._starts),
             self._comparisons,
+            torn,
         )
 
     def system(self, prompt: str | None = None) -> str | None:

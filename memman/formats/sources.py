@@ -97,12 +97,21 @@ class Comparisons:
         self._known: dict[tuple[str, ...], tuple[JSONObject, Entries, bool]] = {}
 
     def sources(
-        self, messages: Sequence[JSONObject], behind: Sequence[Entries], window: Sequence[Entry]
+        self,
+        messages: Sequence[JSONObject],
+        behind: Sequence[Entries],
+        window: Sequence[Entry],
+        torn: frozenset[str],
     ) -> tuple[Source, ...]:
-        """Return the sources of messages; `window` are all entries of the context."""
+        """Return the sources of messages; `window` are all entries of the context.
+
+        `torn` are the ids of messages that have lost some of their entries.
+        """
         names = [tuple(entry.id for entry in entries) for entries in behind]
         same = self._compared(messages, behind, names)
         sizes = Counter(map(_message_of, window))
+        for message_id in torn:
+            sizes["message", message_id] += 1
         itemized = getattr(self._form, "results_anywhere", False)
         return tuple(
             Source(ids, as_added and _are_whole(entries, sizes, itemized))

@@ -352,7 +352,7 @@ class ContextBuilder:
         if limit <= most and is_own and (request.pending or not trimmed):
             expected = self._expected(own, counter).tokens
             self._last_overhead = _LastOverhead(own.epoch, prompt + defined, own_framing, expected)
-        layout = rendering.layout(request.shown_system)
+        layout = rendering.layout(request.shown_system, self._log.totals.torn)
         messages = layout.messages
         unchanged = 0
         if self._sent is not None and self._sent.context.format == request.format:

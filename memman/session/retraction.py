@@ -8,7 +8,7 @@ import msgspec
 
 from memman.entries import Entry
 from memman.errors import EntryNotFound
-from memman.log import History, LogState, own_count
+from memman.log import History, LogState, own_count, torn_by
 from memman.records import Compressed, Replacement
 from memman.session.log import SessionLog
 from memman.session.shared import Shared
@@ -23,7 +23,8 @@ async def retraction(
     """
     items = [item for name in ids if (item := log.window.find(name)) is not None]
     if len(items) == len(ids) and all(item.compression is None for item in items):
-        record = _record([item.entry for item in items], reason, log, shared)
+        active = (item.entry for item in log.window.items)
+        record = _record([item.entry for item in items], active, reason, log, shared)
         return _with_size(record, log.after(record))
     history = History.of(await log.era())
     for name in ids:
@@ -35,12 +36,18 @@ async def retraction(
     entries = [history.added[name] for name in ids if name in history.added]
     if not entries:
         return history.newest_hiding(ids), None
-    record = _record(entries, reason, log, shared)
+    record = _record(entries, history.added.values(), reason, log, shared)
     record = msgspec.structs.replace(record, unfolds=tuple(history.unfolded_by(record)))
     return _with_size(record, log.after(record, history.unfoldings(record)))
 
 
-def _record(entries: Iterable[Entry], reason: str, log: SessionLog, shared: Shared) -> Compressed:
+def _record(
+    entries: Sequence[Entry],
+    others: Iterable[Entry],
+    reason: str,
+    log: SessionLog,
+    shared: Shared,
+) -> Compressed:
     """Return the retraction of entries, each of which is a run of its own."""
     retracted = {entry.id: entry for entry in sorted(entries, key=lambda entry: entry.seq)}
     return Compressed(
@@ -51,6 +58,7 @@ def _record(entries: Iterable[Entry], reason: str, log: SessionLog, shared: Shar
         tokens_before=log.window.tokens,
         tokens_after=0,
         lost_tokens=sum(map(own_count, retracted.values())),
+        torn=torn_by(entries, others),
     )
 
 

@@ -187,3 +187,19 @@ def test_redacted_messages_are_altered() -> None:
         {"memman": {"altered": "redacted"}}, {"memman": {"altered": "redacted"}}, {},
     ]  # fmt: skip
     assert unaltered(memory.fit_messages([secret, USER])) == [False, True]
+
+
+@pytest.mark.parametrize("how", ["delete_entries", "retract"])
+def test_a_message_without_one_of_its_entries_is_altered(how: str) -> None:
+    second = {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}
+    both = {**CALL, "tool_calls": [*CALL["tool_calls"], second]}
+    memory = manager()
+    entries = memory.add_messages("s", [USER, both, RESULT, USER])
+    assert all(unaltered(memory.build_context("s", complete=False)))
+    getattr(memory, how)("s", [entries[2].id])
+    again = manager()
+    again.import_session(memory.export_session("s"))
+    for each in (memory, again):
+        context = each.build_context("s")
+        assert unaltered(context) == [True, False, True, True]
+        assert context.sources[1].entries == (entries[1].id,)
