@@ -1474,3 +1474,20 @@ def test_follow_on_a_closed_manager_raises() -> None:
     memory.close()
     with pytest.raises(StoreError, match="closed"):
         list(memory.follow("s", timeout=0))
+
+
+def test_late_result_of_an_early_call_leaves_the_rest_to_be_trimmed() -> None:
+    memory = manager(config=MemoryConfig(auto_compress=False))
+    memory.add_user_message("s", "Run the tests.")
+    memory.add_tool_call("s", "run", {}, call_id="late")
+    for number in range(30):
+        memory.add_user_message("s", f"question {number} " + "word " * 20)
+        memory.add_assistant_message("s", "answer " * 20)
+    memory.add_tool_result("s", "run", "all green", call_id="late", id="result")
+    context = memory.build_context("s", budget=400)
+    assert context.tokens.tokens <= 400
+    assert check(context.messages, "openai-chat") == []
+    assert "all green" in context.text
+    assert context.sources[-1].entries == ("result",)
+    tied = memory.build_context("s", budget=50_000)
+    assert tied.messages[2] == {"role": "tool", "tool_call_id": "late", "content": "all green"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from math import ceil
 from typing import Any
@@ -368,7 +369,11 @@ class ContextBuilder:
     def _trim(
         self, window: Window, rendering: Rendering, limit: int, fixed: int, counter: TokenCounter
     ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-        """Trim a copy of the window; pending entries too, but only if everything else is not enough."""
+        """Trim a copy of the window.
+
+        If that is not enough, pending entries are trimmed too, and then late results become notes: with
+        its call, such a result holds all entries between them together.
+        """
 
         def trimmed(window: Window) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
             return trim(
@@ -380,13 +385,13 @@ class ContextBuilder:
                 self._shared.make_entry(counter),
             )
 
-        try:
-            return trimmed(window)
-        except BudgetExceeded:
-            loosened = _without_pins(window)
-            if loosened is None:
-                raise
-            return trimmed(loosened)
+        without_pins = _without_pins(window) or window
+        last = _without_late_results(without_pins) or without_pins
+        for attempt in (window, without_pins):
+            if attempt is not last:
+                with suppress(BudgetExceeded):
+                    return trimmed(attempt)
+        return trimmed(last)
 
     def _reserved(self, reserved: int, counted: int, limit: int, model: str | None) -> int:
         """Return the tokens of a budget to keep free for text that memman never sees; at most half.
@@ -501,6 +506,36 @@ def _without_pins(window: Window) -> Window | None:
         for item in window.items
     ]
     return Window(items, window.head, window.epoch)
+
+
+def _without_late_results(window: Window) -> Window | None:
+    """Return the window with its late results untied from their calls; None if it has none.
+
+    A result is late if a user message came between its call and it.
+    """
+    late: set[str] = set()
+    due: set[str] = set()  # the results of the calls so far that have not come yet
+    for exchange in window.exchanges:
+        for item in exchange.items:
+            if item.entry.type == "message" and item.entry.role == "user":
+                late |= due
+            elif item.result is not None:
+                due.add(item.result.entry.id)
+            due.discard(item.entry.id)
+    if not late:
+        return None
+    items = [
+        msgspec.structs.replace(item, entry=_orphan(item.entry))
+        if item.entry.id in late
+        else msgspec.structs.replace(item)
+        for item in window.items
+    ]
+    return Window(items, window.head, window.epoch)
+
+
+def _orphan(result: Entry) -> Entry:
+    """Return a result that answers no call."""
+    return msgspec.structs.replace(result, call_id=f"memman-late-{result.id}")
 
 
 def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
