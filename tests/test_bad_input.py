@@ -1476,7 +1476,7 @@ def test_follow_on_a_closed_manager_raises() -> None:
         list(memory.follow("s", timeout=0))
 
 
-def test_late_result_of_an_early_call_leaves_the_rest_to_be_trimmed() -> None:
+def test_late_result_leaves_the_rest_to_be_trimmed() -> None:
     memory = manager(config=MemoryConfig(auto_compress=False))
     memory.add_user_message("s", "Run the tests.")
     memory.add_tool_call("s", "run", {}, call_id="late")
