@@ -485,6 +485,24 @@ def test_tools_of_a_server_are_listed_once():
     assert agent.mcp_servers[0].listed == 1
 
 
+def test_call_ids_that_come_again_lose_nothing():
+    session = MemmanSession("s", make_memory())  # the SDK replaces such items of a list: view="log"
+
+    @function_tool
+    async def look(at: str) -> str:
+        return f"seen {at}"
+
+    agent = agent_of(tools=[look])
+    for number in range(4):
+        again = call("look", f'{{"at": "{number}"}}', call_id="call_0")
+        agent.model.outputs = [[again], [message("well")]]
+        asyncio.run(run(agent, f"question {number}", session))
+    outputs = [item["output"] for item in agent.model.inputs[-1] if "output" in item]
+    assert outputs == [f"seen {number}" for number in range(4)]
+    assert check(agent.model.inputs[-1], "openai-responses") == []
+    session.memory.close()
+
+
 def test_async_manager_serves_the_session():
     async def play():
         memory = AsyncMemoryManager(config=MemoryConfig(max_tokens=2_500))
