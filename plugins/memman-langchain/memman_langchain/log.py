@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
@@ -15,10 +16,11 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from memman import Context, MemoryManager, SessionExists, SessionNotFound, valid_id
+from memman import Context, InvalidInput, MemoryManager, SessionExists, SessionNotFound, valid_id
 from memman.records import Compressed, Deleted
 
 FORMAT = "langchain"
+_logger = logging.getLogger("memman")
 _MOST_THREADS = 1_000
 _MOST_BRANCHES = 16  # of one thread
 
@@ -39,6 +41,8 @@ class MessageLog:
     """
 
     def __init__(self, memory: MemoryManager) -> None:
+        if not isinstance(memory, MemoryManager):
+            raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
         self.memory = memory
         self._threads: LRUCache[str, _Thread] = LRUCache(_MOST_THREADS)
         self._lock = RLock()
@@ -174,6 +178,13 @@ class _Thread:
         said = f"{session}\n{ids}\n{parting.content!r}\n{getattr(parting, 'tool_calls', None)!r}"
         digest = hashlib.blake2b(said.encode("utf-8", "backslashreplace"), digest_size=6)
         branch = valid_id(f"{self._name}~{digest.hexdigest()}")
+        if upto is None and branch not in self._logs and "/" not in self._name:  # no sub-agent
+            _logger.warning(
+                "the state has no message of session %s, so it begins session %s; to continue, an agent "
+                "needs its checkpointer",
+                session,
+                branch,
+            )
         if upto is not None:
             with suppress(SessionExists):
                 self._memory.fork_session(session, branch, upto=valid_id(upto))

@@ -54,7 +54,7 @@ from scripted_agents import (
     thread,
 )
 
-from memman import MemoryManager
+from memman import AsyncMemoryManager, InvalidInput, MemoryManager
 
 T = thread("t")
 
@@ -81,6 +81,22 @@ def play(agent: Any, turns: int, config: Any = T) -> list[BaseMessage]:
 def session_of(agent: Any, config: Any = T) -> str:
     """Return the session in force."""
     return str(agent.get_state(config).values["memman"]["session"])
+
+
+# ---------------------------------------------------------------- wrong use
+
+
+def test_memory_must_be_a_sync_manager() -> None:
+    with pytest.raises(InvalidInput, match="must be a MemoryManager, not AsyncMemoryManager"):
+        MemmanMiddleware(AsyncMemoryManager())  # type: ignore[arg-type]  # a mistake to be named
+
+
+def test_missing_checkpointer_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "memman"):
+        play(make_agent(make_memory(), Scripted()), 3)
+        assert not caplog.messages
+        play(make_agent(make_memory(), Scripted(), checkpointer=None), 3)
+    assert ["no message of session t," in line for line in caplog.messages] == [True, True]
 
 
 # ---------------------------------------------------------------- streams and summaries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -23,6 +24,7 @@ from pydantic_ai.messages import (
 from memman import AsyncMethods, Context, EntryNotFound, SessionNotFound
 from memman_pydantic_ai.messages import NAME
 
+_logger: Final = logging.getLogger("memman")
 _PREFIX: Final = "pai-"  # of the ids that are made here
 _REASON: Final = "no longer in pydantic-ai's history"
 # Parts that change the meaning of later requests: without them a tool or an instruction is hidden.
@@ -168,6 +170,13 @@ class Mirror:
                 late, matched = list(missing), matched + 1
             else:
                 missing.append(piece)
+        if order and not matched:
+            _logger.warning(
+                "session %s: the history of this run continues nothing of it, so its %d messages are "
+                "retracted; to continue a conversation, give the run message_history= or conversation=",
+                self._session_id,
+                len(order),
+            )
         await self._retract(stored, order[matched:])
         # What was retracted by hand stays so, and what was deleted is not added.
         hidden = [piece for piece in late if await self._is_retracted(piece)]

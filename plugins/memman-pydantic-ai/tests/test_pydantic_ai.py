@@ -207,6 +207,17 @@ def test_branch_and_return_show_each_branch() -> None:
     assert continued(memory, history) == [*texts(history), "last"]
 
 
+def test_forgotten_history_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    memory = MemoryManager(config=AMPLE)
+    with caplog.at_level("WARNING", "memman"):
+        history = conversation(memory)
+        continued(memory, history[:2])
+        assert not caplog.messages
+        continued(memory, [])
+    assert len(caplog.messages) == 1
+    assert "session s: the history of this run continues nothing of it" in caplog.messages[0]
+
+
 def test_merged_requests_are_recognised() -> None:
     memory = MemoryManager(config=AMPLE)
     history = conversation(memory, 2)
