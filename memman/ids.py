@@ -44,12 +44,14 @@ def valid_id(text: str, *, prefix: str = "") -> str:
         control characters, lone surrogates) the prefix and a digest of the text, always the same.
 
     Raises:
-        InvalidInput: the prefix is too long or has control characters.
+        InvalidInput: the id is no string, or the prefix is too long or has control characters.
     """
     try:
-        check_id(text, "text")
-        return check_id(prefix + text, "text")
+        check_id(text, "id")
+        return check_id(prefix + text, "id")
     except InvalidInput:
+        if not isinstance(text, str):
+            raise
         digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
         return check_id(f"{prefix}sha256-{digest}", "prefix")
 

@@ -7,7 +7,8 @@ import uuid
 
 import pytest
 
-from memman.ids import new_id
+from memman.errors import InvalidInput
+from memman.ids import new_id, valid_id
 
 
 def test_id_is_uuid_version_7_with_rfc_variant() -> None:
@@ -63,3 +64,9 @@ def test_ids_differ_after_a_fork_with_a_stepped_clock(monkeypatch: pytest.Monkey
         of_child = source.read().split()
     os.waitpid(child, 0)
     assert len({*of_child, *(new_id() for _ in range(50))}) == 100
+
+
+@pytest.mark.parametrize("given", [None, 5, b"s"])
+def test_id_of_a_framework_must_be_text(given: object) -> None:
+    with pytest.raises(InvalidInput, match="id must be a string"):
+        valid_id(given)  # type: ignore[arg-type]  # what a caller without a type checker gives

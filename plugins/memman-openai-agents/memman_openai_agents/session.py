@@ -43,6 +43,8 @@ class MemmanSession:
         view: Literal["context", "log"] = "context",
         session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
+        if view not in ("context", "log"):
+            raise InvalidInput(f"view must be 'context' or 'log', not {view!r}")
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or {})
         self.memman_id = valid_id(session_id)

@@ -37,7 +37,7 @@ from openai.types.responses.response_usage import (
     ResponseUsage,
 )
 
-from memman import AsyncMemoryManager, MemoryConfig, MemoryManager, valid_id
+from memman import AsyncMemoryManager, InvalidInput, MemoryConfig, MemoryManager, valid_id
 from memman.formats.rules import check
 from memman.records import UsageReported
 from memman.testing import AdapterConformance, AdapterDriver, FakeModel, ScriptedSummarizer
@@ -524,6 +524,14 @@ def test_session_id_of_any_kind_is_kept_for_the_sdk():
     assert session.memman_id == valid_id("x" * 300)
     asyncio.run(session.add_items([user("hello")]))
     assert len(memory.get_entries(session.memman_id)) == 1
+    memory.close()
+
+
+@pytest.mark.parametrize(("name", "view"), [(None, "context"), ("s", "all")])
+def test_invalid_argument_is_refused_at_once(name, view):
+    memory = make_memory()
+    with pytest.raises(InvalidInput, match=r"id must be a string|view must be 'context' or 'log'"):
+        MemmanSession(name, memory, view=view)
     memory.close()
 
 
