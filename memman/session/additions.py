@@ -156,10 +156,11 @@ class Additions:
             if not self._has_warned:
                 self._has_warned = True
                 logger.warning(
-                    "session %s: message %s could not be stored as it was; the entry's metadata has the "
-                    "reason. Later ones are reported by the event message_altered alone",
+                    "session %s: message %s could not be stored as it was: %s. Later ones are reported by "
+                    "the event message_altered alone",
                     self._log.id,
                     entry_id,
+                    message.altered,
                 )
 
     async def _known(self, ids: Sequence[str]) -> tuple[dict[str, Entry | None], set[str]]:

@@ -31,7 +31,7 @@ async def retraction(
         if name not in history.added and not history.is_retracted(name):
             raise EntryNotFound(
                 f"no entry {name!r} of this era to retract in session {log.id!r} "
-                "(a replacement is taken back with undo_compression)"
+                "(ids are those of Entry.id; a replacement is taken back with undo_compression)"
             )
     entries = [history.added[name] for name in ids if name in history.added]
     if not entries:
