@@ -171,7 +171,7 @@ def _logs(url: str) -> set[Place]:
     logs = {
         (info.session_id, seq)
         for info in store.sessions()
-        for seq, _ in store.read(info.session_id, 0, info.head)
+        for seq, _ in store.read(info.session_id, 0, store.state(info.session_id)[0])
     }
     store.close()
     return logs

@@ -120,7 +120,8 @@ def _write(url: str, writer: int, names: list[str], each: int) -> None:
 
 
 def _written(store: PostgresStore) -> int:
-    return sum(info.head for info in store.sessions())
+    states = [store.state(info.session_id) for info in store.sessions()]
+    return sum(state[0] for state in states if state is not None)
 
 
 def _race(url: str, names: list[str], each: int = 120) -> tuple[list[FeedItem], list[FeedItem]]:
