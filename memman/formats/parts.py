@@ -31,6 +31,7 @@ from memman.entries import (
 from memman.errors import FormatError
 
 NOT_CARRIED = "[memman: content that this format cannot carry]"
+"""Stands for the parts of a content that the format has no form for."""
 PART_FRAMING = 2  # adjacent texts may cost a token more each than one text
 _REASONING = ("thinking", "redacted_thinking", "reasoning")
 # The same in formats whose blocks have no type, and blocks without content.

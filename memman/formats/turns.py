@@ -19,9 +19,11 @@ from memman.protocols import Call, Rendered, Turn
 from memman.window import WindowItem
 
 NO_RESULT = "[memman: no result of this call is known]"
+"""The result of a call that has none."""
 NO_OUTPUT = "(no output)"
 NOT_SAID = f"\n{NOT_CARRIED}"  # after a text whose parts were more than text
 BEGINS = "[memman: the conversation begins with the assistant]"
+"""The user's note before a first message of the assistant."""
 GOES_ON = "[memman: the conversation goes on]"
 SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
 NOTHING = Rendered((), 0)

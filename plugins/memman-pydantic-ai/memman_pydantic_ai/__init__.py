@@ -8,14 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memman import hookimpl
-from memman.lazy_imports import on_first_use
 from memman.protocols import Format
 from memman_pydantic_ai.messages import PydanticAIFormat
 
 if TYPE_CHECKING:
     from memman_pydantic_ai.history import MemmanHistory
-else:
-    __getattr__ = on_first_use(__name__, {"history": "MemmanHistory"})
 
 __all__ = ["MemmanHistory", "PydanticAIFormat", "memman_formats"]
 
@@ -24,3 +21,11 @@ __all__ = ["MemmanHistory", "PydanticAIFormat", "memman_formats"]
 def memman_formats() -> list[Format]:
     """Return the format of pydantic-ai's messages."""
     return [PydanticAIFormat()]
+
+
+def __getattr__(name: str) -> object:
+    if name != "MemmanHistory":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from memman_pydantic_ai.history import MemmanHistory
+
+    return MemmanHistory

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from memman.display import safe_repr, shape_of
 from memman.entries import (
     JSON,
     NO_JSON,
@@ -29,7 +28,6 @@ from memman.entries import (
     text_of,
 )
 from memman.errors import FormatError
-from memman.formats.openai_chat import MESSAGE_FRAMING
 from memman.formats.parts import (
     NOT_CARRIED,
     data_of,
@@ -45,6 +43,7 @@ from memman.formats.turns import BEGINS, NO_RESULT, delimited
 from memman.protocols import Call, Rendered, Turn
 
 NAME = "pydantic-ai"
+MESSAGE_FRAMING = 4
 _CALL_FRAMING = 10
 # What pydantic-ai writes around feedback that answers no call.
 _FEEDBACK = (
@@ -386,7 +385,7 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
     """Return the entries of one message; `label` takes the place of a message id until one is made."""
     if not _is_message(message):
         raise FormatError(
-            f"this is not a message of pydantic-ai ({shape_of(message)}): it needs a 'kind' of request or "
+            f"this is not a message of pydantic-ai ({_shape(message)}): it needs a 'kind' of request or "
             "response, and 'parts' with a 'part_kind' each, as ModelMessagesTypeAdapter dumps them"
         )
     parts = message["parts"]
@@ -434,7 +433,7 @@ def _parse_part(part: JSONObject, names: Mapping[str, str]) -> tuple[NewEntry, _
     if isinstance(content, list) and kind.startswith("retry-"):
         return _said(role, _as_json(content)), _Kept(part=rest, style="json")
     if kind in _STRUCTURAL:
-        raise FormatError(f"the 'content' of a {kind} must be text, not {shape_of(content)}")
+        raise FormatError(f"the 'content' of a {kind} must be text, not {_shape(content)}")
     return _said(role, (_opaque(part, "part_kind"),)), _NOTHING
 
 
@@ -442,7 +441,7 @@ def _parse_result(part: JSONObject, names: Mapping[str, str]) -> tuple[NewEntry,
     call_id, name, content = part.get("tool_call_id"), part.get("tool_name"), part.get("content")
     if not isinstance(call_id, str) or not isinstance(name, str | None):
         raise FormatError(
-            f"a {part['part_kind']} needs a tool_call_id and a tool_name: {shape_of(part)}"
+            f"a {part['part_kind']} needs a tool_call_id and a tool_name: {_shape(part)}"
         )
     items = content if isinstance(content, list) else [content]
     kept = _NOTHING
@@ -495,7 +494,7 @@ def _read_said(part: JSONObject) -> tuple[Part, JSONObject]:
         rest = other_keys(part, frozenset((key,)))
         return TextPart(text), {} if rest == {"part_kind": "text"} else rest
     if kind == "text":
-        raise FormatError(f"the 'content' of a text must be text, not {shape_of(text)}")
+        raise FormatError(f"the 'content' of a text must be text, not {_shape(text)}")
     if kind == "file" and _is_file(part.get("content")):
         found, inside = _read_item(part["content"])
         if not isinstance(found, OpaquePart):
@@ -506,11 +505,9 @@ def _read_said(part: JSONObject) -> tuple[Part, JSONObject]:
 def _parse_call(part: JSONObject, names: dict[str, str]) -> tuple[NewEntry, _Kept]:
     call_id, name, args = part.get("tool_call_id"), part.get("tool_name"), part.get("args")
     if not isinstance(call_id, str) or not isinstance(name, str):
-        raise FormatError(f"a tool-call needs a tool_call_id and a tool_name: {shape_of(part)}")
+        raise FormatError(f"a tool-call needs a tool_call_id and a tool_name: {_shape(part)}")
     if not isinstance(args, str | dict | None):
-        raise FormatError(
-            f"the args of a tool-call must be text or a dict, not {safe_repr(args, 40)}"
-        )
+        raise FormatError(f"the args of a tool-call must be text or a dict, not {_shape(args)}")
     names[call_id] = name
     style = "" if isinstance(args, str) else "null" if args is None else "object"
     new_entry = NewEntry(
@@ -586,3 +583,9 @@ def _opaque(part: JSONObject, key: str) -> OpaquePart:
 def _as_json(value: JSON) -> str:
     """Return a value as JSON, as compact as pydantic-ai sends it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _shape(value: JSON) -> str:
+    """Return a value's type and keys, for errors, which must not repeat what a user wrote."""
+    keys = ", ".join(map(repr, list(value)[:8])) if isinstance(value, dict) else ""
+    return f"a {type(value).__name__}" + (f" with {keys}" if keys else "")
