@@ -49,6 +49,7 @@ from memman.session.shared import Shared
 
 logger = logging.getLogger("memman")
 R = TypeVar("R", bound=Record)
+_ENTRIES_OF_MESSAGE = 4  # more than most messages have
 _STORED_AS_TEXT = {"strategy": "a preset's name", "summary_prompt": "a template"}
 
 
@@ -312,7 +313,14 @@ class Session:
 
     async def messages(self, form: Format, last: int | None) -> list[dict[str, Any]]:
         """Return the messages of the era as they were added, all or the newest ones."""
-        found = original_messages(form, await self.entries(None), self.log.totals.nonce)
+        number = None if last is None else _ENTRIES_OF_MESSAGE * (last + 8)
+        while True:
+            entries = await self.entries(number)
+            found = original_messages(form, entries, self.log.totals.nonce)
+            # The first of them may have lost its first entries.
+            if number is None or last is None or len(entries) < number or len(found) > last:
+                break
+            number *= 2
         chosen = found if last is None else found[max(0, len(found) - last) :]
         messages = [message for each in chosen for message in each]
         # A text has no messages: its lines are put together.

@@ -159,3 +159,12 @@ def test_wrong_last_is_refused(last: Any) -> None:
 def test_unknown_session_is_refused() -> None:
     with pytest.raises(SessionNotFound):
         MemoryManager().get_messages("s")
+
+
+@pytest.mark.parametrize("form", CONVERSATIONS)
+def test_newest_messages_of_a_long_session_are_as_added(form: str) -> None:
+    memory = small()
+    messages = CONVERSATIONS[form] * 8
+    memory.add_messages("s", messages, format=form)
+    for last in range(1, 2 * len(CONVERSATIONS[form])):
+        assert memory.get_messages("s", format=form, last=last) == messages[-last:]
