@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable
 
 from deepagents.backends.protocol import (
     BackendProtocol,
+    EditResult,
     FileData,
     FileInfo,
     GlobResult,
     GrepResult,
     LsResult,
     ReadResult,
+    WriteResult,
 )
 from deepagents.backends.utils import (
     compile_grep_include_glob,
@@ -78,6 +80,16 @@ class MemmanBackend(BackendProtocol):
         found = [entry for entry in self._entries() if matches(_path(entry)[1:])]
         return GlobResult(matches=_infos(found))
 
+    def write(self, file_path: str, content: str) -> WriteResult:
+        """Return an error: the log is read-only."""
+        return WriteResult(error=_refusal(file_path))
+
+    def edit(
+        self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
+    ) -> EditResult:
+        """Return an error: the log is read-only."""
+        return EditResult(error=_refusal(file_path))
+
     def _entries(self) -> list[Entry]:
         try:
             return self._memory.get_entries(self._session())
@@ -89,10 +101,16 @@ class MemmanBackend(BackendProtocol):
             named = self._session_id
             return named() if callable(named) else named
         where = get_config()["configurable"]
+        if not where.get("thread_id"):
+            raise SessionNotFound("a run without a thread has no session")
         key = session_key(where["thread_id"], where["checkpoint_ns"])
         # As deepagents' own StateBackend reads the state.
         branch = where[CONFIG_KEY_READ]("memman", False) or {}
         return branch.get("session") or valid_id(key)
+
+
+def _refusal(file_path: str) -> str:
+    return f"File '{file_path}' is part of the conversation's log, which cannot be changed"
 
 
 def _path(entry: Entry) -> str:

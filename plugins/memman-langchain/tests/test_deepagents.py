@@ -132,17 +132,25 @@ def test_files_are_those_of_the_branch() -> None:
     assert agent.get_state(T).values["memman"]["session"] != "d"
 
 
-def test_writing_to_the_log_is_refused() -> None:
+def test_writing_to_the_log_is_refused_and_the_run_goes_on() -> None:
     memory = make_memory(max_tokens=BUDGET)
-    memory.add_user_message("s", "hello")
-    backend = MemmanBackend(memory, "s")
-    with pytest.raises(NotImplementedError):
-        backend.write("/2.txt", "other")
-    assert backend.read("/2.txt").file_data == {"content": "hello"} | {
-        key: value
-        for key, value in (backend.read("/2.txt").file_data or {}).items()
-        if key != "content"
-    }
+    edit = {"file_path": "/history/2.txt", "old_string": "part 0", "new_string": "other"}
+    calls = [("write_file", {"file_path": "/history/9.txt", "content": "x"}), ("edit_file", edit)]
+    messages = play(make_agent(memory, reader(*calls)), 1)
+    refusals = [message.text for message in messages if isinstance(message, ToolMessage)]
+    assert ["cannot be changed" in refusal for refusal in refusals] == [True, True], refusals
+    backend = MemmanBackend(memory, "d")
+    file_data = backend.read("/2.txt").file_data
+    assert file_data is not None
+    assert file_data["content"] == "part 0"
+
+
+def test_files_of_a_run_without_a_thread_are_none() -> None:
+    calls = [("ls", {"path": "/history"}), ("read_file", {"file_path": "/history/2.txt"})]
+    agent = make_agent(make_memory(max_tokens=BUDGET), reader(*calls), checkpointer=None)
+    *_, listed, read, _ = agent.invoke({"messages": [HumanMessage("go")]})["messages"]
+    assert ".txt" not in listed.text
+    assert "not found" in read.text
 
 
 def test_files_of_an_unknown_session_are_none() -> None:
