@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -247,9 +248,16 @@ def _restored(message: Mapping[str, Any]) -> BaseMessage:
 
 
 def _mark_of(id: str, content: object, calls: Sequence[Mapping[str, Any]] | None) -> _Mark:
-    text = _plain(content if isinstance(content, str) else repr(content))
-    called = [(call["id"], call["name"], repr(call["args"])) for call in calls or ()]
-    return _plain(id), hash((text, *called))
+    """Return the mark of a message in a state or in the log, without the call ids that memman made."""
+    called = [(call["name"], _json(call["args"])) for call in calls or ()]
+    return _plain(id), hash((_json(content), *called))
+
+
+def _json(value: object) -> str:
+    """Return a value as text that is the same for the state and for the log."""
+    if isinstance(value, str):
+        return _plain(value)
+    return _plain(json.dumps(value, ensure_ascii=False, default=repr))
 
 
 def _plain(text: str) -> str:

@@ -114,6 +114,22 @@ def test_lone_surrogate_is_no_edit(lost: str) -> None:
     assert [message.text for message in logged(memory, "s")] == ["cut \ufffd off", "Yes."]
 
 
+@pytest.mark.parametrize(
+    "value", ["cut \ud83d off", (1, 2), {1: 2}], ids=lambda value: type(value).__name__
+)
+def test_altered_value_is_no_edit_after_a_restart(value: Any) -> None:
+    memory = make_memory()
+    messages: list[BaseMessage] = [
+        HumanMessage([{"type": "text", "text": "look", "value": value}], id="m1"),
+        AIMessage("", id="m2", tool_calls=[{"name": "f", "args": {"a": value}, "id": None}]),
+    ]
+    assert MessageLog(memory).follow("s", messages) == "s"
+    assert MessageLog(memory).follow("s", messages) == "s"
+    edited = {"name": "f", "args": {"a": "edited"}, "id": None}
+    messages[1] = AIMessage("", id="m2", tool_calls=[edited])
+    assert MessageLog(memory).follow("s", messages) != "s"
+
+
 def test_token_counter_serves_trim_messages() -> None:
     memory = make_memory()
     messages = [HumanMessage("word " * 100), AIMessage("word " * 100), HumanMessage("word " * 100)]
