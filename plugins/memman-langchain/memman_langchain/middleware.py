@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import takewhile
 from typing import Annotated, Any, NotRequired, cast
@@ -16,7 +17,7 @@ from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.runtime import Runtime
 
-from memman import BudgetExceeded, MemoryManager, valid_id
+from memman import BudgetExceeded, InvalidInput, MemoryManager, valid_id
 from memman_langchain.log import (
     MessageLog,
     fitted,
@@ -26,6 +27,7 @@ from memman_langchain.log import (
 )
 from memman_langchain.models import model_name
 
+logger = logging.getLogger("memman")
 _LESS = 0.7  # of the limit that the provider named: its counts and memman's differ
 
 _Request = ModelRequest[Any]
@@ -188,9 +190,11 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         usages = (message.usage_metadata for message in messages if isinstance(message, AIMessage))
         usage = next((usage for usage in usages if usage), None)
         if usage:
-            self.memory.record_usage(
-                session or valid_id(thread), dict(usage), model=model_name(request.model)
-            )
+            name = model_name(request.model)
+            try:
+                self.memory.record_usage(session or valid_id(thread), dict(usage), model=name)
+            except InvalidInput as error:  # the run matters more
+                logger.warning("the usage of a response was not recorded: %s", error)
 
     def _session(
         self, state: Mapping[str, Any], runtime: Runtime[Any]

@@ -23,6 +23,7 @@ from langchain.agents.middleware import (
 )
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -469,6 +470,15 @@ def test_overflow_of_the_provider_is_survived_async() -> None:
 
     messages = asyncio.run(run())
     assert logged(memory, "t") == messages
+
+
+def test_usage_of_any_kind_does_not_end_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    usage: Any = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10}
+    usage["input_token_details"] = {"cache_read": 70}  # some gateways do
+    model = FakeMessagesListChatModel(responses=[AIMessage("done", usage_metadata=usage)])
+    agent = create_agent(model, middleware=[MemmanMiddleware(make_memory(), session_id="s")])
+    assert agent.invoke(ask("go"))["messages"][-1].text == "done"
+    assert "70 cached tokens" in caplog.text
 
 
 def test_context_that_cannot_fit_is_langchains_overflow() -> None:

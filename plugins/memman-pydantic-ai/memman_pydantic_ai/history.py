@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from threading import Lock
@@ -16,10 +17,11 @@ from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.usage import RequestUsage
 
-from memman import Context, InvalidInput, Memory, valid_id
+from memman import Context, InvalidInput, Memory, SessionNotFound, valid_id
 from memman_pydantic_ai.messages import NAME
 from memman_pydantic_ai.mirror import Mirror
 
+logger = logging.getLogger("memman")
 _MOST_SESSIONS: Final = 256  # known without reading their logs again
 _ESTIMATING: Final = ("function", "test")  # pydantic-ai estimates the usage of these models
 _SHORTER: Final = 0.75  # of the refused context, if the provider named no limit
@@ -107,13 +109,16 @@ class MemmanHistory(AbstractCapability[Any]):
     @durable_operation(name="record_usage")
     async def record_usage(self, ctx: RunContext[Any], usage: RequestUsage) -> None:
         """Record the usage that a provider reported for the last request of a conversation."""
-        await self.memory.aio.record_usage(
-            self._session(ctx),
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cached_tokens=usage.cache_read_tokens,
-            cache_written_tokens=usage.cache_write_tokens,
-        )
+        try:
+            await self.memory.aio.record_usage(
+                self._session(ctx),
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cached_tokens=usage.cache_read_tokens,
+                cache_written_tokens=usage.cache_write_tokens,
+            )
+        except (InvalidInput, SessionNotFound) as error:  # the run matters more
+            logger.warning("the usage of a response was not recorded: %s", error)
 
     @durable_operation(name="learn_limit")
     async def learn_limit(self, ctx: RunContext[Any], error: str, refused: bool) -> bool:
@@ -128,7 +133,7 @@ class MemmanHistory(AbstractCapability[Any]):
         except InvalidInput:
             pass  # the memory has no model whose limit it could be
         if refused and not learned:
-            self._mirror(ctx).shorten(_SHORTER)
+            return self._mirror(ctx).shorten(_SHORTER)
         return refused
 
     # ------------------------------------------------------------ parts

@@ -95,9 +95,11 @@ class Mirror:
         """The system prompts at the start of the history: configuration, which is not logged."""
         return [part.content for part in self._standing]
 
-    def shorten(self, factor: float) -> None:
-        """Set the budget to a part of the last context, which was too long for the model."""
-        self.budget = int(self._tokens * factor)
+    def shorten(self, factor: float) -> bool:
+        """Set the budget to a part of the refused context; return False if no context is known."""
+        if self._tokens:  # else another process made it
+            self.budget = int(self._tokens * factor)
+        return self._tokens > 0
 
     async def sync(self, history: Sequence[ModelMessage]) -> None:
         """Make the log equal to a history."""

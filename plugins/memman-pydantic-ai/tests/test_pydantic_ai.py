@@ -31,6 +31,7 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
+from pydantic_ai.usage import RequestUsage
 
 from memman import AsyncMemoryManager, MemoryConfig, MemoryManager
 from memman.formats.rules import check
@@ -471,6 +472,33 @@ def test_other_errors_are_not_retried() -> None:
     with pytest.raises(ModelHTTPError):
         agent.run_sync("question")
     assert len(asked) == 1
+
+
+class Billed(FunctionModel):
+    """Reports usage that no provider estimated."""
+
+    @property
+    def system(self) -> str:
+        return "openai"
+
+
+def test_usage_of_any_kind_does_not_end_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    usage = RequestUsage(input_tokens=9, output_tokens=1, cache_read_tokens=70)  # some gateways do
+    model = Billed(lambda *_: ModelResponse(parts=[TextPart("done")], usage=usage))
+    agent = Agent(model, capabilities=[MemmanHistory(MemoryManager(), "s")])
+    assert agent.run_sync("question").output == "done"
+    assert "70 cached tokens" in caplog.text
+
+
+def test_overflow_after_a_recovery_is_the_providers_error() -> None:
+    capability = MemmanHistory(MemoryManager(config=AMPLE), "s")
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        capability._mirrors.clear()  # as in the process that recovers a durable run
+        raise ModelContextWindowExceededError("m", "the input is too long")
+
+    with pytest.raises(ModelContextWindowExceededError):
+        Agent(FunctionModel(answer), capabilities=[capability]).run_sync("question")
 
 
 def test_value_that_is_not_json_does_not_end_the_run() -> None:
