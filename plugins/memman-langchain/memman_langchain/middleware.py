@@ -27,7 +27,7 @@ from memman_langchain.log import (
 )
 from memman_langchain.models import model_name
 
-logger = logging.getLogger("memman")
+_logger = logging.getLogger("memman")
 _LESS = 0.7  # of the limit that the provider named: its counts and memman's differ
 
 _Request = ModelRequest[Any]
@@ -194,7 +194,7 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
             try:
                 self.memory.record_usage(session or valid_id(thread), dict(usage), model=name)
             except InvalidInput as error:  # the run matters more
-                logger.warning("the usage of a response was not recorded: %s", error)
+                _logger.warning("the usage of a response was not recorded: %s", error)
 
     def _session(
         self, state: Mapping[str, Any], runtime: Runtime[Any]
