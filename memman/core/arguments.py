@@ -23,7 +23,7 @@ from memman.entries import (
 from memman.errors import AsyncPortRefused, InvalidInput
 from memman.ids import check_nonce
 from memman.runtime import is_async_callable
-from memman.session.context import ContextRequest
+from memman.session.requests import ContextRequest
 
 T = TypeVar("T")
 

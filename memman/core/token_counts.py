@@ -16,7 +16,7 @@ from memman.counting import CountFailure
 from memman.entries import Entry, TokenCount, check_new_entry, check_text
 from memman.formats import plain_messages
 from memman.formats.streams import whole
-from memman.session.context import price_given, rendering_in, request_of
+from memman.session.requests import price_given, rendering_in, request_of
 from memman.session.shared import Shared
 from memman.window import Window
 

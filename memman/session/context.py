@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import ceil
@@ -12,20 +12,32 @@ from typing import Any
 import msgspec
 
 from memman import events
-from memman.config import Budget, MemoryConfig, lowered, resolve_budget
-from memman.counting import CountFailure, TokenCounter, framing_in, learn, model_key
+from memman.config import Budget, resolve_budget
+from memman.counting import CountFailure, TokenCounter, learn, model_key
 from memman.entries import Accuracy, Entry
 from memman.errors import BudgetExceeded, InvalidInput
-from memman.formats import Rendering, prompt_in
-from memman.protocols import Format
+from memman.formats import Rendering
 from memman.records import Replacement, UsageReported
 from memman.results import Context
 from memman.session.calibration import ProviderCount
 from memman.session.log import SessionLog
 from memman.session.outbox import Outbox
+from memman.session.requests import (
+    ContextRequest,
+    UncertainCount,
+    common_prefix,
+    expected_framing,
+    limit_of,
+    pending_items,
+    price_given,
+    rendering_in,
+    request_of,
+    without_late_results,
+    without_pins,
+)
 from memman.session.shared import Remote, Shared
 from memman.session.trim import trim
-from memman.window import Window, WindowItem
+from memman.window import Window
 
 logger = logging.getLogger("memman")
 
@@ -43,36 +55,6 @@ class Priced(msgspec.Struct, frozen=True, gc=False):
     estimated: int
     counted: int
     whole: bool
-
-
-class ContextRequest(msgspec.Struct, frozen=True, gc=False):
-    """The arguments of `build_context`; `tools` as JSON, `pending` as entries that were not counted."""
-
-    format: str
-    model: str | None = None
-    budget: int | None = None
-    system: str | None = None
-    tools: bytes | None = None
-    system_inline: bool = True
-    pending: tuple[Entry, ...] = ()
-    complete: bool = True
-
-    @property
-    def shown_system(self) -> str | None:
-        """The system prompt if the context contains it; otherwise it is only priced."""
-        return self.system if self.system_inline else None
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the request has the session's messages alone, as they are sent."""
-        return self.complete and not self.pending
-
-
-class UncertainCount(msgspec.Struct, frozen=True):
-    """A request for which a provider's count may decide something, and our own count."""
-
-    request: dict[str, Any]
-    counted: int
 
 
 class _Built(msgspec.Struct, frozen=True, gc=False):
@@ -325,12 +307,12 @@ class ContextBuilder:
         if request.model is not None and request.model != model:
             model = request.model
             window, counter, budget = self._for_model(model)
-        limit = _limit(request, budget, resolved.config, model)
+        limit = limit_of(request, budget, resolved.config, model)
         rendering = self._rendered(request.format, counter, window, request.complete)
         own_framing = rendering.added + rendering.edges
         is_own = window is own
         if request.pending:
-            window = window.followed_by(_pending_items(request.pending, window, counter))
+            window = window.followed_by(pending_items(request.pending, window, counter))
             rendering = rendering.copy()
             rendering.update(window)
         prompt, defined, reserved = 0, 0, resolved.config.overhead_tokens
@@ -385,9 +367,9 @@ class ContextBuilder:
                 self._shared.make_entry(counter),
             )
 
-        without_pins = _without_pins(window) or window
-        last = _without_late_results(without_pins) or without_pins
-        for attempt in (window, without_pins):
+        unpinned = without_pins(window) or window
+        last = without_late_results(unpinned) or unpinned
+        for attempt in (window, unpinned):
             if attempt is not last:
                 with suppress(BudgetExceeded):
                     return trimmed(attempt)
@@ -452,7 +434,7 @@ class ContextBuilder:
         rendering = self._rendered(request.format, counter, window)
         prompt, defined = price_given(request.system, request.tools, counter, rendering.format)
         counted = window.tokens + rendering.added + rendering.edges + prompt + defined
-        limit = _limit(request, budget, config, config.model)
+        limit = limit_of(request, budget, config, config.model)
         least = max(0, config.overhead_tokens - prompt - defined)
         total = counted + self._reserved(least, counted, limit, None)
         nearest = min(abs(total - limit), abs(total - budget.max_tokens))
@@ -474,130 +456,6 @@ class ContextBuilder:
         clean = partial(self._shared.redacted, outcome="the provider was not asked for a count")
         items = [msgspec.structs.replace(item, entry=clean(item.entry)) for item in window.items]
         return Window(items, window.head, window.epoch)
-
-
-def _pending_items(
-    entries: Sequence[Entry], window: Window, counter: TokenCounter
-) -> list[WindowItem]:
-    """Return the items of entries behind a window, counted; results have the names of its open calls."""
-    items = []
-    for seq, entry in enumerate(entries, window.head + 1):
-        name = entry.name
-        if name is None and entry.type == "tool_result":
-            call = window.open_call(entry.call_id, None)
-            name = call.entry.name if call is not None else None
-        count = counter.count_entry(entry)
-        counted = msgspec.structs.replace(entry, seq=seq, name=name, token_count=count)
-        items.append(WindowItem(counted, seq, count.tokens, entry.pinned))
-    return items
-
-
-def _without_pins(window: Window) -> Window | None:
-    """Return the window without the pins of pending entries, other than system messages; None without."""
-    pinned = [
-        item
-        for item in reversed(window.items)
-        if item.position > window.head and item.pinned and item.entry.role != "system"
-    ]
-    if not pinned:
-        return None
-    items = [
-        msgspec.structs.replace(item, pinned=item.pinned and item not in pinned)
-        for item in window.items
-    ]
-    return Window(items, window.head, window.epoch)
-
-
-def _without_late_results(window: Window) -> Window | None:
-    """Return the window with its late results untied from their calls; None if it has none.
-
-    A result is late if a user message came between its call and it.
-    """
-    late: set[str] = set()
-    due: set[str] = set()  # the results of the calls so far that have not come yet
-    for exchange in window.exchanges:
-        for item in exchange.items:
-            if item.entry.type == "message" and item.entry.role == "user":
-                late |= due
-            elif item.result is not None:
-                due.add(item.result.entry.id)
-            due.discard(item.entry.id)
-    if not late:
-        return None
-    items = [
-        msgspec.structs.replace(item, entry=_orphan(item.entry))
-        if item.entry.id in late
-        else msgspec.structs.replace(item)
-        for item in window.items
-    ]
-    return Window(items, window.head, window.epoch)
-
-
-def _orphan(result: Entry) -> Entry:
-    """Return a result that answers no call."""
-    return msgspec.structs.replace(result, call_id=f"memman-late-{result.id}")
-
-
-def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
-    """Return how many leading elements of two lists are equal."""
-    if after[: len(before)] == before:  # the usual case: something was added
-        return len(before)
-    pairs = enumerate(zip(before, after, strict=False))
-    return next((n for n, (one, other) in pairs if one is not other and one != other), len(after))
-
-
-def _limit(request: ContextRequest, budget: Budget, config: MemoryConfig, model: str | None) -> int:
-    """Return the tokens that a context may have: those requested, at most those of the model."""
-    if request.budget is not None:
-        return lowered("budget", request.budget, budget.usable, model)
-    if config.max_tokens is not None:
-        lowered("max_tokens", config.max_tokens, budget.usable, model)
-    return budget.max_tokens
-
-
-def rendering_in(
-    form: Format, counter: TokenCounter, nonce: str = "", complete: bool = True
-) -> Rendering:
-    """Return an empty rendering in a format, with the framing of the counter's model.
-
-    Without a session there is no nonce: delimiters are protected by neutralizing the texts alone.
-    """
-    framing = framing_in(counter.model, form.name)
-    return Rendering(form, counter.text_cached, framing, nonce, complete)
-
-
-def expected_framing(form: Format, counter: TokenCounter) -> tuple[float, Callable[[Entry], float]]:
-    """Return the framing of an empty request, and that of an entry that is alone in its message."""
-    framing = framing_in(counter.model, form.name)
-    if framing is None:
-        return form.request_framing, lambda _entry: form.message_framing
-    tools = {"tool_call": framing.call, "tool_result": framing.result}
-    return framing.request, lambda entry: framing.message + tools.get(entry.type, 0.0)
-
-
-def request_of(
-    model: str | None, rendering: Rendering, system: str | None, tools: bytes | None
-) -> dict[str, Any]:
-    """Return a request as remote counters take it; `tools` is JSON."""
-    return {
-        "model": model,
-        "messages": msgspec.to_builtins(rendering.messages(system)),
-        "system": rendering.system(system),
-        "tools": msgspec.json.decode(tools) if tools else [],
-    }
-
-
-def price_given(
-    system: str | None, tools: bytes | None, counter: TokenCounter, form: Format
-) -> tuple[int, int]:
-    """Return the tokens of a system prompt and of tools (as JSON) in a format."""
-    framing = framing_in(counter.model, form.name)
-    prompt = 0
-    if system:
-        own = form.message_framing if framing is None else ceil(framing.message)
-        extras = prompt_in(form, system).extras if form.inline_system else ()
-        prompt = counter.text_cached(system) + own + sum(map(counter.text_cached, extras))
-    return prompt, counter.tools_cached(tools, form.name) if tools else 0
 
 
 def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTrimmed:

@@ -39,11 +39,12 @@ from memman.results import Context, SessionStats, Summary, summary_of
 from memman.session.additions import Additions
 from memman.session.backoff import Backoff
 from memman.session.compressor import Compressor
-from memman.session.context import ContextBuilder, ContextRequest
+from memman.session.context import ContextBuilder
 from memman.session.log import RETRIES, SessionLog
 from memman.session.lookup import find_entry, newest_entries
 from memman.session.outbox import Outbox
 from memman.session.policy import AUTOMATIC, CompressionRequest
+from memman.session.requests import ContextRequest
 from memman.session.retraction import retraction
 from memman.session.shared import Shared
 
