@@ -101,12 +101,13 @@ class MemmanBackend(BackendProtocol):
             named = self._session_id
             return named() if callable(named) else named
         where = get_config()["configurable"]
-        if not where.get("thread_id"):
-            raise SessionNotFound("a run without a thread has no session")
-        key = session_key(where["thread_id"], where["checkpoint_ns"])
         # As deepagents' own StateBackend reads the state.
         branch = where[CONFIG_KEY_READ]("memman", False) or {}
-        return branch.get("session") or valid_id(key)
+        if "session" in branch:
+            return str(branch["session"])
+        if not where.get("thread_id"):
+            raise SessionNotFound("a run without a thread has no session")
+        return valid_id(session_key(where["thread_id"], where["checkpoint_ns"]))
 
 
 def _refusal(file_path: str) -> str:

@@ -153,6 +153,15 @@ def test_files_of_a_run_without_a_thread_are_none() -> None:
     assert "not found" in read.text
 
 
+def test_files_are_those_of_a_named_session_without_a_thread() -> None:
+    memory, model = make_memory(max_tokens=BUDGET), reader(("ls", {"path": "/history"}))
+    backend = CompositeBackend(default=StateBackend(), routes={"/history/": MemmanBackend(memory)})
+    named = MemmanSummarization(memory, session_id="mine")
+    agent = create_deep_agent(model, middleware=[named], backend=backend)
+    *_, listed, _ = agent.invoke({"messages": [HumanMessage("go")]})["messages"]
+    assert "/history/2.txt" in listed.text
+
+
 def test_files_of_an_unknown_session_are_none() -> None:
     backend = MemmanBackend(make_memory(), lambda: "nowhere")
     assert backend.ls("/").entries == []
