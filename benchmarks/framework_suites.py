@@ -261,6 +261,7 @@ def _source(suite: Suite, version: str, python: Path, folder: Path) -> Path:
 def _outcomes(suite: Suite, source: Path, python: Path, injected: str | None) -> dict[str, bool]:
     """Return whether each test passed; skipped tests are left out."""
     report = source.parent / f"{injected or 'baseline'}.xml"
+    report.unlink(missing_ok=True)  # of an earlier run
     command = [str(python), "-m", "pytest", "-p", _MODULE, "-q", "-n", "2", f"--junitxml={report}",
                *suite.options, *suite.tests]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MEMMAN_SUITE": injected or ""}
