@@ -866,6 +866,12 @@ class Laws(RuleBasedStateMachine):
             assert recount(messages, context.system, form) <= context.budget
             if form != "text" and messages:
                 assert check(messages, form, system=context.system) == []
+            named = [name for source in context.sources for name in source.entries]
+            assert len(context.sources) == len(messages)
+            assert set(named) <= {entry.id for entry in context.entries}
+            added = {entry.id for entry in api.do(("get_entries", (), {}))}
+            for source in context.sources:
+                assert not source.unaltered or added.issuperset(source.entries)
 
     @rule()
     def reading_changes_nothing(self) -> None:
@@ -878,6 +884,10 @@ class Laws(RuleBasedStateMachine):
                 api.do((name, (), {}))
             for entry in entries:
                 assert api.do(("get_entry", (entry.id,), {})) == entry
+            messages = api.do(("get_messages", (), {}))
+            for last in (1, 3, len(messages)):
+                newest = api.do(("get_messages", (), {"last": last}))
+                assert newest == messages[max(0, len(messages) - last) :]
             for last in (1, 3, len(entries)):
                 newest = api.do(("get_entries", (), {"last": last}))
                 assert newest == entries[max(0, len(entries) - last) :]
