@@ -100,6 +100,25 @@ def test_parts_are_sent_as_the_same_objects() -> None:
     assert request[-1].instructions == "You see."
 
 
+def test_request_of_several_parts_is_sent_as_the_same_object() -> None:
+    sent = Sent()
+    memory = MemoryManager(config=AMPLE)
+    agent = Agent(TestModel(), capabilities=[MemmanHistory(memory, "s"), sent])
+
+    @agent.tool_plain
+    def first() -> list[Any]:
+        return ["a picture", IMAGE]
+
+    @agent.tool_plain
+    def second() -> str:
+        return "2"
+
+    history = agent.run_sync("Look.").all_messages()
+    assert len(history[2].parts) == 2
+    agent.run_sync("Again.", message_history=history)
+    assert sent.requests[-1][2] is history[2]
+
+
 def test_history_of_the_application_stays_whole() -> None:
     memory = MemoryManager(config=MemoryConfig(max_tokens=400))
     sent = Sent()
