@@ -276,7 +276,9 @@ def _named(pieces: Sequence[Piece], taken: Collection[str]) -> list[Piece]:
         while key in taken or key in named:
             copies += 1
             key = f"{_PREFIX}{digest}-{copies}"
-        message = {**_without_nulls(message), "parts": parts}
+        # The format joins further parts to the first, which has the request's other fields.
+        other = _without_nulls(message) if piece.first else {"kind": "request"}
+        message = {**other, "parts": parts}
         named[key] = replace(piece, key=key, dumped=message)
     return list(named.values())
 

@@ -14,7 +14,6 @@ import pytest
 from memman_pydantic_ai import MemmanHistory
 from pydantic_ai import Agent, BinaryContent
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
-from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -109,12 +108,12 @@ def anthropic_reply(body: Body, number: int, tokens: int) -> Body:
             "stop_sequence": None, "usage": {"input_tokens": tokens, "output_tokens": 20}}  # fmt: skip
 
 
-def openai_model(url: str) -> Model:
+def openai_model(url: str) -> Any:
     provider = OpenAIProvider(api_key="none", base_url=url)
     return OpenAIChatModel("gpt-5", provider=provider)
 
 
-def anthropic_model(url: str) -> Model:
+def anthropic_model(url: str) -> Any:
     provider = AnthropicProvider(api_key="none", base_url=url)
     return AnthropicModel("claude-sonnet-4-5", provider=provider)
 
@@ -159,12 +158,13 @@ def parts_of(messages: list[ModelMessage]) -> Iterator[object]:
     ],
 )
 def test_wire_is_valid_and_within_the_budget(
-    model: Callable[[str], Model], reply: Callable[[Body, int, int], Body], rules: str
+    model: Callable[[str], Any], reply: Callable[[Body, int, int], Body], rules: str
 ) -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=BUDGET))
     server = Provider(reply, memory)
     capabilities = [MemmanHistory(memory, "s")]
-    agent = Agent(model(server.url), instructions="You read code.", capabilities=capabilities)
+    made = model(server.url)
+    agent = Agent(made, instructions="You read code.", capabilities=capabilities)
     numbers = itertools.count()
 
     @agent.tool_plain
@@ -177,6 +177,7 @@ def test_wire_is_valid_and_within_the_budget(
         for turn in range(40):
             prompt: Any = [f"question {turn}", IMAGE] if turn % 10 == 9 else f"question {turn}"
             history = (await agent.run(prompt, message_history=history)).all_messages()
+        await made.client.close()
         return history
 
     with server.running() as received:
