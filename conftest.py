@@ -67,6 +67,7 @@ _COMMANDS = (
 _PACKAGES = {
     "docs/reference/formats.md": "langchain_core",
     "tests/formats/test_langchain.py": "langchain_core",
+    "tests/session/test_unknown_messages.py": "langchain_core",
     "tests/formats/test_more_formats.py": "mistral_common",
     "plugins/memman-mistral": "mistral_common",
     "plugins/memman-tokenizers": "tokenizers",

@@ -1,10 +1,11 @@
 """The frameworks' own tests, without memman and with memman's adapter in every agent that they create.
 
-    uv run python -m benchmarks.framework_suites [NAME ...] [--folder DIR]
+    uv run python -m benchmarks.framework_suites [NAME ...] [--folder DIR] [--source NAME=CHECKOUT ...]
 
 Each suite gets a new environment with the newest framework and its adapter. The tests are those of the
-framework's source distribution of the same version, from the package index that this machine uses. They run
-twice. A test that fails only with memman must be an expected difference of the suite.
+framework's source distribution of the same version, from the package index that this machine uses, or of a
+checkout that you name: the distribution of deepagents has none. They run twice. A test that fails only with
+memman must be an expected difference of the suite.
 
 Exit code 1: another test fails with memman. Exit code 2: there is no source distribution with these tests.
 
@@ -105,6 +106,22 @@ def _inject_langgraph() -> None:
         vars(module)["create_react_agent"] = create_react_agent
 
 
+def _inject_deepagents() -> None:
+    import deepagents
+    import deepagents.graph
+    from memman_langchain import MemmanSummarization
+
+    create = deepagents.graph.create_deep_agent
+
+    @functools.wraps(create)
+    def create_deep_agent(*arguments: Any, middleware: Any = (), **options: Any) -> Any:
+        added = [*middleware, MemmanSummarization(_memory())]
+        return create(*arguments, middleware=added, **options)
+
+    for module in (deepagents, deepagents.graph):
+        vars(module)["create_deep_agent"] = create_deep_agent
+
+
 def _inject_openai_agents() -> None:
     """Put memman into the place of the SDK's own SQLite session and of its tests' list session."""
     import agents
@@ -184,6 +201,21 @@ SUITES: Final[Mapping[str, Suite]] = {
             "transformer_not_registered_without": "it asserts that no middleware has a transformer",
         },
     ),
+    "deepagents": Suite(
+        distribution="deepagents",
+        adapter="langchain",
+        tests=("libs/deepagents/tests/unit_tests",),
+        inject=_inject_deepagents,
+        group=None,  # it has linters and servers
+        packages=("langchain-tests", "pytest-asyncio", "pytest-socket", "pytest-timeout"),
+        options=(
+            "-c",
+            "libs/deepagents/pyproject.toml",
+            "-o",
+            "addopts=",
+            "--rootdir=libs/deepagents",
+        ),
+    ),
     "langgraph-prebuilt": Suite(
         distribution="langgraph-prebuilt",
         adapter="langchain",
@@ -199,19 +231,22 @@ SUITES: Final[Mapping[str, Suite]] = {
 # ---------------------------------------------------------------- running
 
 
-def run(name: str, folder: Path) -> int:
-    """Run a suite twice, print its row and what differs; return the number of unexpected differences."""
+def run(name: str, folder: Path, checkout: Path | None) -> int:
+    """Run a suite twice, print its row and what differs; return the number of unexpected differences.
+
+    The tests are those of the checkout, or else of the source distribution.
+    """
     suite = SUITES[name]
     python = _environment(suite, folder / name)
     version = _output(
         python, "-c", f"import importlib.metadata as m; print(m.version({suite.distribution!r}))"
     ).strip()
-    source = _source(suite, version, python, folder / name)
+    source = checkout or _source(suite, version, python, folder / name)
     if suite.group:
         group = f"{source / 'pyproject.toml'}:{suite.group}"
         _install(python, "--no-sources", "--group", group)
-    without = _outcomes(suite, source, python, None)
-    with_memman = _outcomes(suite, source, python, name)
+    without = _outcomes(suite, source, python, folder / name, None)
+    with_memman = _outcomes(suite, source, python, folder / name, name)
     new = sorted(
         test for test, passed in with_memman.items() if not passed and without.get(test, True)
     )
@@ -258,9 +293,11 @@ def _source(suite: Suite, version: str, python: Path, folder: Path) -> Path:
     return source
 
 
-def _outcomes(suite: Suite, source: Path, python: Path, injected: str | None) -> dict[str, bool]:
+def _outcomes(
+    suite: Suite, source: Path, python: Path, folder: Path, injected: str | None
+) -> dict[str, bool]:
     """Return whether each test passed; skipped tests are left out."""
-    report = source.parent / f"{injected or 'baseline'}.xml"
+    report = folder / f"{injected or 'baseline'}.xml"
     report.unlink(missing_ok=True)  # of an earlier run
     command = [str(python), "-m", "pytest", "-p", _MODULE, "-q", "-n", "2", f"--junitxml={report}",
                *suite.options, *suite.tests]  # fmt: skip
@@ -308,7 +345,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SUITES))
     parser.add_argument("--folder", type=Path, help="where environments and reports are kept")
+    parser.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        metavar="NAME=CHECKOUT",
+        help="where a suite's tests are",
+    )
     given = parser.parse_args()
+    checkouts = {
+        name: Path(folder).absolute()
+        for name, _, folder in (each.partition("=") for each in given.source)
+    }
     unknown = set(given.names) - set(SUITES)
     if unknown:
         parser.error(f"unknown suites: {', '.join(sorted(unknown))}")
@@ -321,7 +369,7 @@ def main() -> int:
             started = time.monotonic()
             (folder / name).mkdir(parents=True, exist_ok=True)
             try:
-                unexpected += run(name, folder)
+                unexpected += run(name, folder, checkouts.get(name))
             except Unavailable as error:
                 unavailable += 1
                 print(f"    {name}: not run: {error}")
