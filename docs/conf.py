@@ -43,7 +43,7 @@ autodoc_preserve_defaults = True
 autodoc_type_aliases = {
     name: f"memman.{module}.{name}"
     for module, names in {
-        "archive": "Packing Source Target",
+        "archive": "Packing Target",
         "entries": "Accuracy Content EntryType Part Role",
         "core.core": "Redact",
         "core.methods": "State",
