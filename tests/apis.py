@@ -177,7 +177,7 @@ class Gate(asyncio.Event):
 class AioUse(AsyncUse):
     """The `aio` of a `MemoryManager`, in an event loop, with async ports."""
 
-    manager = functools.partial(MemoryManager, async_ports=True)
+    manager = staticmethod(functools.partial(MemoryManager, async_ports=True))
 
     def gate(self) -> Any:
         return Gate()
