@@ -27,6 +27,7 @@ nitpick_ignore_regex = [
         r"(asyncio|threading|blinker|collections|concurrent|contextlib|datetime|http|logging|msgspec|os|pluggy|typing)\..*",
     ),
     ("py:class", r".*\.[A-Z]"),  # a type variable
+    ("py:class", r"memman\.core\.core\.Core"),  # the inside of a manager
 ]
 
 myst_heading_anchors = 3

@@ -90,7 +90,7 @@ def test_page_shows_bar_chart_and_timeline(browser: Any, folder: Path) -> None:
     assert page.locator("#bar .piece").count() >= 4
     assert len(page.get_attribute("#chart .line.active", "d")) > 500
     assert page.locator("#chart .drop").count() == 4
-    assert page.locator("#chart .mark.back").count() == 1
+    assert page.locator("#chart .mark.back").count() == 2
     assert page.locator("#list .row").count() > 10
     for text in ("limit and trigger 2,000", "target 1,000"):
         assert page.locator("#key li", has_text=text).count() == 1
