@@ -6,7 +6,8 @@ run in a folder of their own; their blocks marked `console` must show what each 
 
 Tests are marked by the parts of the machine that they need, and skip if one is missing. Files that need a
 package of the group `full` skip likewise. `MEMMAN_REQUIRE=packages,shared,service,browser`
-turns such a skip into a failure, as in CI. `MEMMAN_REQUIRE=long` runs the tests that take long.
+turns such a skip into a failure, as in CI. `MEMMAN_REQUIRE=long` runs the tests that take long,
+`MEMMAN_REQUIRE=npm` those that install a program of npm.
 """
 
 from __future__ import annotations
@@ -62,14 +63,18 @@ _LOOPS = (
 _COMMANDS = (
     "docs/how-to/debug-a-session.md",
     "docs/how-to/import-a-coding-agents-log.md",
+    "docs/how-to/search-from-an-mcp-client.md",
 )
 # Files of tests and pages that need a package which the default environment lacks.
 _PACKAGES = {
+    "docs/how-to/search-from-an-mcp-client.md": "mcp",
     "docs/reference/formats.md": "langchain_core",
     "tests/formats/test_langchain.py": "langchain_core",
     "tests/session/test_unknown_messages.py": "langchain_core",
     "tests/formats/test_more_formats.py": "mistral_common",
+    "tests/mcp_server": "mcp",
     "plugins/memman-mistral": "mistral_common",
+    "plugins/memman-prices": "genai_prices",
     "plugins/memman-tokenizers": "tokenizers",
 }
 _ROOT = Path(__file__).parent
@@ -240,11 +245,20 @@ def pytest_pycollect_makemodule(
     return _SkippedModule.from_parent(parent, path=module_path)
 
 
+def _missing_npm() -> str | None:
+    if shutil.which("npx") is None:
+        return "there is no npx: install Node.js"
+    if "npm" not in _required():
+        return "it installs a program of npm, and CI runs it: set MEMMAN_REQUIRE=npm to run it here"
+    return None
+
+
 MISSING = {
     "shared": _missing_shared,
     "service": _missing_service,
     "browser": _missing_browser,
     "long": _missing_time,
+    "npm": _missing_npm,
 }
 
 
@@ -278,6 +292,7 @@ pytest_collect_file = SybilCollection(
         _pages(*_LOOPS, fixtures=("provider",)),
         _pages(
             *_COMMANDS,
+            excludes=tuple(_lacking()),
             fixtures=("folder",),
             more=(CodeBlockParser("console", _in_turn(_run_commands)),),
         ),

@@ -35,7 +35,8 @@ ANSWERS: Final[dict[str, tuple[type[answers.Answer], ...]]] = {
     "sessions": (answers.SessionsAnswer,),
     "follow": (answers.FollowAnswer,),
     "stats": (answers.StatsAnswer,),
-    "show": (answers.ShowAnswer, answers.EntryAnswer),
+    "show": (answers.ShowAnswer, answers.EntryAnswer, answers.BlockAnswer),
+    "search": (answers.SearchAnswer,),
     "compress": (answers.CompressAnswer, answers.PlanAnswer),
     "plan": (answers.PlanAnswer,),
     "diff": (answers.DiffAnswer,),
@@ -117,6 +118,7 @@ def _struct(kind: type[msgspec.Struct]) -> Any:
         module=kind.__module__,
         tag=config.tag,
         tag_field=config.tag_field,
+        array_like=config.array_like,
         rename={field.name: field.encode_name for field in msgspec.structs.fields(kind)},
         kw_only=True,
     )

@@ -30,6 +30,7 @@ from typing import Self
 from memman.core.aio import ThreadedMethods
 from memman.core.arguments import check_switch
 from memman.core.methods import AsyncMethods, State
+from memman.recall import RecallTool
 from memman.runtime import SyncRuntime
 """
 RUN = """
@@ -52,6 +53,7 @@ def __exit__(self, *exc: object) -> None:
 # A type and paragraphs that differ.
 DIFFERENCES = {
     "AsyncGenerator[FeedItem, None]": "Iterator[FeedItem]",
+    "-> AsyncRecallTool": "-> RecallTool",
     """\
             counting policy, or lift a limit; False for a store that others write to.
 """: """\
@@ -118,6 +120,8 @@ def body_over_core(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stm
     call, returns = f"self._methods.{node.name}({', '.join(given)})", ast.unparse(node.returns)
     if isinstance(node, ast.AsyncFunctionDef):
         call = f"self._runtime.run({call})"
+    elif returns == "AsyncRecallTool":
+        call = f"RecallTool.over({call}, self._runtime.run)"
     elif "AsyncGenerator" in returns:
         call = f"self._runtime.iterate({call})"
     docstring = node.body[:1] if ast.get_docstring(node) else []

@@ -21,6 +21,8 @@ from benchmarks import (
     accuracy,
     agent_loops,
     archives,
+    bill,
+    cache_server,
     calibration,
     compressions,
     cost,
@@ -28,8 +30,11 @@ from benchmarks import (
     exactness,
     facts,
     imports,
+    kits,
     logs,
+    needed,
     real,
+    recall,
     roundtrips,
     scale,
     shapes,
@@ -60,8 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Times first, while no other process of this command runs.
     imported = imports.measure()
     print(f"== imports\n{imported}\n")
+    cost_began = perf_counter()
     costs = cost.measure(cost.FULL if options.full else cost.QUICK)
-    print(f"== cost\n{costs}\n")
+    print(f"== cost\n{costs}\n{perf_counter() - cost_began:.0f} s\n")
     commands_failed = _commands(options.data, options.full)
     trajectories = _trajectories(options.data, options.full)
     print(f"== real conversations ({len(trajectories)})")
@@ -92,6 +98,11 @@ def _commands(folder: Path, full: bool) -> list[str]:
         ("archives", archives.main, quick),
         ("stream", stream.main, []),
         ("facts", facts.main, [*quick, "--folder", str(folder)]),
+        ("needed", needed.main, [*quick, "--folder", str(folder)]),
+        ("cache_server", cache_server.main, ["--folder", str(folder)]),
+        ("bill", bill.main, [*quick, "--folder", str(folder)]),
+        ("kits", kits.main, [*quick, "--folder", str(folder)]),
+        ("recall", recall.main, [*quick, "--folder", str(folder)]),
         ("estimator", estimator.main, []),
         ("exactness", exactness.main, [*quick, "--data", str(folder)]),
         ("accuracy", accuracy.main, quick),
@@ -103,12 +114,13 @@ def _commands(folder: Path, full: bool) -> list[str]:
     failed = []
     for name, command, given in commands:
         print(f"== {name}", flush=True)
+        began = perf_counter()
         code = command(given)
         if code == _NO_DATA:
-            print("note: skipped, its data or server is missing")
+            print("note: skipped, its data, server or package is missing")
         elif code:
             failed.append(name)
-        print()
+        print(f"{perf_counter() - began:.0f} s\n")
     return failed
 
 

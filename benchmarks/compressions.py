@@ -9,6 +9,8 @@
 - exchange: one message with a growing number of parallel calls and their results, which is one exchange:
   added, compressed, and the compression undone.
 - digest: a text of 100,000 tokens compressed to 20,000, without a model.
+- state block: its part of the compressions of a session of 8,000 tokens; and the cost of an append with the
+  block over without (`state_ratio=0`): one that does not compress, and all with their compressions.
 - history: the same window in a session of 500 entries and in one of 50,000, compressed in turns.
 
 Counted with chars/4, so that the times are memman's own. Exit codes: 0 all goals met or within their
@@ -25,6 +27,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from time import process_time
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
@@ -32,19 +35,24 @@ from benchmarks.goals import RATIO_NOISE, TIME_NOISE, Goal, any_failed, report
 from benchmarks.instruments import Instruments
 from benchmarks.subjects import SESSION, Memman
 from benchmarks.tables import table
-from benchmarks.tokens import chars4
+from benchmarks.tokens import chars4, o200k
 from benchmarks.walk import slope
 from benchmarks.workload import Item, items
-from memman.compression import digest
+from memman.compression import carry, digest
+from memman.session import state as session_state
 
 # Allowed shares of the window's tokens. Results are most of the tokens, so 0.8 needs no summary.
 _CLEARING, _SUMMARIZING = 0.8, 0.3
 _HISTORY_BUDGET = 8_000
+_STATE_RATIO = 0.1  # the default
+_EXPONENT_HELD = 1.25  # the state block sorts the values of the window
+_BLOCK_HELD = 20.0  # milliseconds
 _NEW = 100  # items between two compressions of the same session
 _PLANNED = 1_000
 _HELD = 5.0  # milliseconds of a plan on the slowest known machine, which misses the goal
 _RESULT = "    if session.epoch >= 17: return cache_index(self, query)\n" * 8
 _AFTER = 20  # entries after the exchange, so that it is an old one
+_encode = o200k()  # for appends, which cost as much as in use with a tokenizer
 _SAME = 300  # tokens: windows of 30,000 that differ by less count as the same
 
 
@@ -57,6 +65,7 @@ class Sizes(msgspec.Struct, frozen=True):
     histories: tuple[int, int] = (500, 50_000)
     digested: int = 100_000  # tokens
     rounds: int = 60
+    appended: int = 600  # entries of the sessions with and without a state block
     undone: int = 5  # rounds of longer operations, as an undo, which reads the whole log
 
 
@@ -65,6 +74,7 @@ QUICK = Sizes(
     windows=(500, 1_000, 2_000),
     exchanges=(500, 1_000, 2_000),
     histories=(500, 10_000),
+    appended=300,
     rounds=30,
 )
 
@@ -131,6 +141,40 @@ def digesting(texts: Sequence[str], sizes: Sizes) -> float:
     entries = subject.memory.get_active_entries(SESSION)
     room = sizes.digested // 5
     return 1e3 * min(_timed(lambda: digest(entries, room, chars4)) for _ in range(sizes.undone))
+
+
+def blocks(entries: int, rounds: int) -> list[float]:
+    """Return milliseconds of each state block that a session of so many entries builds (minimum)."""
+    calls: list[Callable[[], object]] = []
+
+    def recorded(*given: Any) -> Any:
+        calls.append(partial(carry, *given))
+        return carry(*given)
+
+    with patch.object(session_state, "carry", recorded):
+        _append(Memman(Instruments(chars4), _HISTORY_BUDGET), items(entries))
+    return [1e3 * min(_timed(call) for _ in range(rounds)) for call in calls]
+
+
+def appending(entries: int, rounds: int, compress: bool) -> tuple[float, float]:
+    """Return microseconds of an append to a session without and with a state block, in turns (minimum).
+
+    Both sessions have compressed before; with `compress` they go on doing so.
+    """
+    past, new = items(2 * entries)[:entries], items(2 * entries)[entries:]
+    seconds: dict[float, list[float]] = {0.0: [], _STATE_RATIO: []}
+    for _ in range(rounds):
+        for ratio, times in seconds.items():
+            subject = Memman(Instruments(_encoded), _HISTORY_BUDGET, state_ratio=ratio)
+            _append(subject, past)
+            subject.memory.update_config(auto_compress=compress)
+            times.append(_timed(partial(_append, subject, new)))
+    without, with_block = (1e6 * min(times) / entries for times in seconds.values())
+    return without, with_block
+
+
+def _encoded(text: str) -> int:
+    return len(_encode(text))
 
 
 def _runs(tokens: int) -> dict[str, list[str]]:
@@ -235,35 +279,56 @@ def measure(sizes: Sizes) -> Measurement:
     exponent, ratio = growth(sizes.windows, costs), long / short
     parallel = growth(sizes.exchanges, exchanges)
     digests = {name: digesting(texts, sizes) for name, texts in _runs(sizes.digested).items()}
+    built = blocks(sizes.appended, sizes.undone)
+    mean, worst = sum(built) / len(built), max(built)
+    appends = {
+        "without a compression": appending(sizes.appended, sizes.undone, compress=False),
+        "with compressions": appending(sizes.appended, sizes.undone, compress=True),
+    }
+    plain, block = appends["without a compression"]
     goals = [
         *(Goal(allowed.format(p.share), p.milliseconds, 1, TIME_NOISE, "ms", _HELD) for p in plans),
-        Goal("exponent of a compression over its window", exponent, 1.05, RATIO_NOISE),
+        Goal(
+            "exponent of a compression over its window",
+            exponent,
+            1.05,
+            RATIO_NOISE,
+            held=_EXPONENT_HELD,
+        ),
         Goal("exponent of an exchange over its calls", parallel, 1.05, RATIO_NOISE),
         Goal(f"after {last:,} entries, over after {first:,}", ratio, 1.05, RATIO_NOISE),
         Goal(f"digest of {sizes.digested:,} tokens", max(digests.values()), 200, TIME_NOISE, "ms"),
+        Goal("state block of a compression, 8,000 tokens", mean, 3, TIME_NOISE, "ms", _BLOCK_HELD),
+        Goal("append with a state block, over without", block / plain, 1.05, RATIO_NOISE),
     ]
-    return Measurement(
-        (
-            table(
-                (f"planning, {_PLANNED:,} entries", "ms", "actions"),
-                [(f"{plan.share:.0%} allowed", plan.milliseconds, plan.actions) for plan in plans],
-            ),
-            table(
-                ("compressing, entries in the window", "us", "us per entry"),
-                [(f"{n:,}", cost, cost / n) for n, cost in zip(sizes.windows, costs, strict=True)],
-            ),
-            table(
-                ("one exchange, calls in it", "us", "us per call"),
-                [(f"{n:,}", us, us / n) for n, us in zip(sizes.exchanges, exchanges, strict=True)],
-            ),
-            table(
-                ("compressing, entries in the history", "us"),
-                [(f"{first:,}", short), (f"{last:,}", long)],
-            ),
-            table((f"digest of {sizes.digested:,} tokens", "ms"), list(digests.items())),
+    tables = (
+        table(
+            (f"planning, {_PLANNED:,} entries", "ms", "actions"),
+            [(f"{plan.share:.0%} allowed", plan.milliseconds, plan.actions) for plan in plans],
         ),
-        tuple(goals),
+        _table_of("compressing, entries in the window", "entry", sizes.windows, costs),
+        _table_of("one exchange, calls in it", "call", sizes.exchanges, exchanges),
+        table(
+            ("compressing, entries in the history", "us"),
+            [(f"{first:,}", short), (f"{last:,}", long)],
+        ),
+        table((f"digest of {sizes.digested:,} tokens", "ms"), list(digests.items())),
+        table(
+            ("state blocks, 8,000 tokens", "blocks", "ms, mean", "worst"),
+            [("the part of a compression", len(built), mean, worst)],
+        ),
+        table(
+            ("an append", "us without a block", "us with it", "ratio"),
+            [(name, *both, both[1] / both[0]) for name, both in appends.items()],
+        ),
     )
+    return Measurement(tables, tuple(goals))
+
+
+def _table_of(title: str, unit: str, sizes: Sequence[int], costs: Sequence[float]) -> str:
+    """Return a table of the costs, in microseconds, of these sizes."""
+    rows = [(f"{size:,}", cost, cost / size) for size, cost in zip(sizes, costs, strict=True)]
+    return table((title, "us", f"us per {unit}"), rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

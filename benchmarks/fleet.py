@@ -212,7 +212,7 @@ def _check_session(store: Any, session: str, acknowledged: set[str], findings: F
     findings.doubled += len(log) - len({record.id for _, record in log})
     findings.out_of_order += _disorder(marks)
     findings.gaps += [seq for seq, _ in log] != list(range(1, len(log) + 1))
-    folded = [item.place() for item in history.items]
+    folded = [item.place() for item in history.state.window.stored_items]
     same = folded == [place for place, _ in snapshot.window] and history.totals == snapshot.totals
     findings.windows_wrong += not same
 

@@ -23,9 +23,10 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
@@ -78,15 +79,8 @@ def _inject_langchain() -> None:
     import langchain.agents.factory
     from memman_langchain import MemmanMiddleware
 
-    create = langchain.agents.factory.create_agent
-
-    @functools.wraps(create)
-    def create_agent(*arguments: Any, middleware: Any = (), **options: Any) -> Any:
-        added = [*middleware, MemmanMiddleware(_memory())]
-        return create(*arguments, middleware=added, **options)
-
-    for module in (langchain.agents, langchain.agents.factory):
-        vars(module)["create_agent"] = create_agent
+    modules = (langchain.agents.factory, langchain.agents)
+    _add_middleware(modules, "create_agent", MemmanMiddleware)
 
 
 def _inject_langgraph() -> None:
@@ -111,15 +105,23 @@ def _inject_deepagents() -> None:
     import deepagents.graph
     from memman_langchain import MemmanSummarization
 
-    create = deepagents.graph.create_deep_agent
+    modules = (deepagents.graph, deepagents)
+    _add_middleware(modules, "create_deep_agent", MemmanSummarization)
+
+
+def _add_middleware(
+    modules: Sequence[ModuleType], name: str, middleware_of: Callable[..., Any]
+) -> None:
+    """Give each agent that a function of these modules creates a middleware."""
+    create = vars(modules[0])[name]
 
     @functools.wraps(create)
-    def create_deep_agent(*arguments: Any, middleware: Any = (), **options: Any) -> Any:
-        added = [*middleware, MemmanSummarization(_memory())]
+    def created(*arguments: Any, middleware: Any = (), **options: Any) -> Any:
+        added = [*middleware, middleware_of(_memory())]
         return create(*arguments, middleware=added, **options)
 
-    for module in (deepagents, deepagents.graph):
-        vars(module)["create_deep_agent"] = create_deep_agent
+    for module in modules:
+        vars(module)[name] = created
 
 
 def _inject_openai_agents() -> None:

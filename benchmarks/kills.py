@@ -221,7 +221,7 @@ def _in_order(added: Sequence[str], number: int) -> bool:
 def _inconsistent(log: Sequence[tuple[int, Record]], snapshot: Snapshot) -> int:
     """Count the differences between the stored window and the fold of the log."""
     history = History.of(log)
-    folded = [item.place() for item in history.items]
+    folded = [item.place() for item in history.state.window.stored_items]
     kept = [place for place, _ in snapshot.window]
     return (folded != kept) + (snapshot.totals != history.totals) + (snapshot.head != history.head)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import logging
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ HEADERS = (
 )  # fmt: skip
 _MESSAGES = 400
 _MESSAGE_TOKENS = 100
+_ASKED = re.compile(r"at most about (\d+) words")
 _CHARS = 4  # per token, by the counter of this benchmark
 
 
@@ -55,11 +57,16 @@ def messages() -> list[Item]:
 
 
 class Reader(Instruments):
-    """A summarizer that records the texts that it reads, and answers at one length."""
+    """A summarizer that records the texts that it reads, and answers at one length.
 
-    def __init__(self, summary_tokens: int = SUMMARY_TOKENS) -> None:
+    With `keeps` it answers with as many words as the prompt asks for, if these are fewer.
+    """
+
+    def __init__(self, summary_tokens: int = SUMMARY_TOKENS, keeps: bool = False) -> None:
         self._said = ("What was said so far. " * summary_tokens)[: summary_tokens * _CHARS]
         super().__init__(count, self._said)
+        self._keeps = keeps
+        self._last = ""
         self._texts = [item.content for item in messages()]
         self.times_read: Counter[str] = Counter()
         self.tokens_read = 0
@@ -70,8 +77,13 @@ class Reader(Instruments):
         found = [text for text in self._texts if text in prompt]
         self.nothing_new += all(self.times_read[text] for text in found)
         self.times_read.update(found)
-        self.tokens_read += sum(map(count, found)) + prompt.count(self._said) * count(self._said)
-        return super().summarize(prompt)
+        again = count(self._last) if self._last and self._last in prompt else 0
+        self.tokens_read += sum(map(count, found)) + again
+        said = super().summarize(prompt)
+        if self._keeps and (asked := _ASKED.search(prompt)):
+            said = " ".join(said.split()[: int(asked[1])])
+        self._last = said
+        return said
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -118,7 +130,7 @@ class Way(msgspec.Struct, frozen=True):
 
 # A summary is at most `max_summary_ratio` of low water: 200 tokens of 1,000, or 120 of 600.
 _LOW = {"target_ratio": 0.3}
-_FIRST_TEXTS = 17  # replaced by a first compression down to 600 tokens
+_FIRST_TEXTS = 18  # replaced by a first compression down to 600 tokens, with a state block
 WAYS: dict[str, Way] = {
     "the defaults": Way({}, SUMMARY_TOKENS, 40, 48_000),
     "target 0.3, summaries of the requested 120 tokens": Way(_LOW, 120, 29, 46_000),
@@ -133,7 +145,7 @@ def flow_of(way: Way) -> Flow:
     def make(instruments: Instruments, budget: int, session: str) -> Showing:
         return Memman(instruments, budget, session, **way.settings)
 
-    return flow(make, Reader(way.summary_tokens))
+    return flow(make, Reader(way.summary_tokens, way.keeps))
 
 
 def goals_of(name: str, way: Way, found: Flow) -> list[Goal]:

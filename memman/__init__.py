@@ -41,7 +41,14 @@ from memman.errors import (
     WrongEventLoop,
 )
 from memman.events import CompressionResult
-from memman.explain import CompressionStatus, EntryStatus, Explanation, SummarizerState, Trigger
+from memman.explain import (
+    CacheState,
+    CompressionStatus,
+    EntryStatus,
+    Explanation,
+    SummarizerState,
+    Trigger,
+)
 from memman.hookspecs import hookimpl
 from memman.ids import valid_id
 from memman.manager import MemoryManager
@@ -50,13 +57,17 @@ from memman.protocols import (
     FeedItem,
     ModelInfo,
     ModelRef,
+    Prices,
+    PriceTier,
     SessionInfo,
     Summarizer,
     SummaryReply,
     SummaryRequest,
     SummaryUsage,
 )
-from memman.results import Context, OverflowResult, SessionStats, Source, Summary
+from memman.recall import AsyncRecallTool, RecallTool
+from memman.results import Context, Hit, OverflowResult, SessionStats, Source, Summary
+from memman.spend import ReportedTokens, Spend
 
 Memory = MemoryManager | AsyncMemoryManager
 """Either manager; both have `aio`, the methods to await."""
@@ -76,6 +87,7 @@ __all__ = [
     "MemoryConfig",
     "MemoryManager",
     # their arguments and results
+    "AsyncRecallTool",
     "CompressionStatus",
     "CompressionPlan",
     "CompressionResult",
@@ -85,16 +97,20 @@ __all__ = [
     "Explanation",
     "FeedItem",
     "FilePart",
+    "Hit",
     "ImagePart",
     "OpaquePart",
     "OverflowResult",
     "PlannedEntry",
+    "RecallTool",
     "ArchiveInfo",
     "ArchiveLimits",
     "SessionInfo",
     "SessionState",
     "SessionStats",
     "Source",
+    "ReportedTokens",
+    "Spend",
     "Summary",
     "SummarizerState",
     "TextPart",
@@ -106,6 +122,8 @@ __all__ = [
     "CounterSpec",
     "ModelInfo",
     "ModelRef",
+    "PriceTier",
+    "Prices",
     "Summarizer",
     "SummaryReply",
     "SummaryRequest",
@@ -114,6 +132,7 @@ __all__ = [
     # errors
     "AsyncPortRefused",
     "BudgetExceeded",
+    "CacheState",
     "CompressionFailed",
     "ConfigError",
     "CounterUnavailable",

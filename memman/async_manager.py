@@ -20,6 +20,7 @@ from memman.protocols import (
     Summarizer,
 )
 from memman.runtime import AsyncRuntime
+from memman.state import Keeps
 
 
 class AsyncMemoryManager(AsyncMethods):
@@ -37,6 +38,8 @@ class AsyncMemoryManager(AsyncMethods):
         model_info: the limits of `model`, instead of the known ones.
         redact: `Entry -> Entry`, called before an entry is counted and stored, and again before it is
             sent to a summarizer or a remote counter.
+        keeps: sections of your own in the state block, such as `{"Tickets": find_tickets}`: a title, and a
+            function `Entry -> Iterable[str]` that returns the texts to keep of an entry.
         plugins: the distributions whose plugins may be loaded, such as `["memman-openai"]` or
             `["memman-openai:openai"]` for one entry point; None for all, `[]` for none.
         clock: returns aware datetimes; for tests.
@@ -69,6 +72,7 @@ class AsyncMemoryManager(AsyncMethods):
         format: FormatName | str | None = None,
         model_info: ModelInfo | None = None,
         redact: Redact | None = None,
+        keeps: Keeps | None = None,
         plugins: Iterable[str] | None = None,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
@@ -87,6 +91,7 @@ class AsyncMemoryManager(AsyncMethods):
             format=format,
             model_info=model_info,
             redact=redact,
+            keeps=keeps,
             plugins=plugins,
             clock=clock,
             new_id=new_id,

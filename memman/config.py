@@ -25,6 +25,8 @@ OnFailure = Literal["fallback", "keep", "raise"]
 
 PROMPT_FIELDS = ("content", "words", "tokens", "focus")  # of a template; it must have the first
 UNKNOWN_MODEL_TOKENS = 50_000
+_SMALL_BUDGET = 8_000
+LEAST_STATE = 64  # tokens: a smaller state block is of little use
 UNKNOWN_MODEL_ENTRIES = 100
 # Fraction of the range from target to trigger that must be filled before the summarizer is called again,
 # and at which a compression starts in the background.
@@ -50,8 +52,9 @@ class Preset(msgspec.Struct, frozen=True):
     size: int | None = None
 
 
-# A strategy that keeps as much as fits compresses to the limit itself, and protects no recent entries.
-_AS_MUCH_AS_FITS = {"target_ratio": 1.0, "recent_window": 0}
+# A strategy that keeps as much as fits compresses to the limit itself, and protects no recent entries. It
+# compresses at each add, so a state block would change each time.
+_AS_MUCH_AS_FITS = {"target_ratio": 1.0, "recent_window": 0, "state_ratio": 0.0}
 _PRESETS = {
     preset.name: preset
     for preset in (
@@ -147,10 +150,13 @@ class MemoryConfig:
     compression_ratio: float = 0.3
     max_summary_ratio: float = 0.2
     max_entry_ratio: float = 0.25
+    state_ratio: float = _by_preset(0.1)
     overhead_tokens: int = 0
     reserve_output: int | None = None
     auto_compress: bool = True
     background: bool = False
+    cache_ttl: float | None = 300.0
+    compress_when_cold: bool = True
     strategy: PresetName | str | tuple[str | Callable[..., Any], ...] = "default"
     count_policy: CountPolicy = "local"
     summarize_timeout: float | None = 60.0
@@ -159,6 +165,7 @@ class MemoryConfig:
     summarizer: str | None = None
     summarizer_window: int | None = None
     summary_prompt: str | Callable[..., str] | None = None
+    summarize_on_prefix: bool = True
     max_sessions: int | None = 1_000
     max_live_bytes: int | None = 256 * 2**20
     session_ttl: float | None = None
@@ -251,7 +258,7 @@ SETTINGS: Final = tuple(field.name for field in fields(MemoryConfig))
 HARMLESS = (
     "max_tokens", "max_entries", "trigger_ratio", "target_ratio", "recent_window",
     "min_entries_to_compress", "compression_ratio", "max_summary_ratio", "max_entry_ratio",
-    "overhead_tokens", "strategy",
+    "state_ratio", "overhead_tokens", "strategy",
 )  # fmt: skip
 
 
@@ -286,6 +293,7 @@ class Budget(msgspec.Struct, frozen=True):
     compression_ratio: float
     summary_tokens: int
     entry_tokens: int
+    state_tokens: int = 0
 
     def over(self, tokens: int, entries: int) -> bool:
         """Return whether a window of this size is over the limits."""
@@ -301,19 +309,19 @@ class Budget(msgspec.Struct, frozen=True):
             return False
         return entries >= share * (self.max_entries - self.target_entries)
 
-    def prepared(self) -> Budget:
-        """Return the budget at which a compression starts in the background."""
+    def prepared(self, share: float = ROOM_SHARE) -> Budget:
+        """Return the budget at which a compression starts early: with this share of the range filled."""
         return msgspec.structs.replace(
             self,
-            max_tokens=_between(self.target_tokens, self.max_tokens),
+            max_tokens=_between(self.target_tokens, self.max_tokens, share),
             max_entries=None
             if self.max_entries is None or self.target_entries is None
-            else _between(self.target_entries, self.max_entries),
+            else _between(self.target_entries, self.max_entries, share),
         )
 
 
-def _between(low: int, high: int) -> int:
-    return low + int(ROOM_SHARE * (high - low))
+def _between(low: int, high: int, share: float) -> int:
+    return low + int(share * (high - low))
 
 
 def resolve_budget(
@@ -346,7 +354,20 @@ def resolve_budget(
         compression_ratio=config.compression_ratio,
         summary_tokens=int(config.max_summary_ratio * target),
         entry_tokens=int(config.max_entry_ratio * max_tokens),
+        state_tokens=_state_tokens(
+            config.state_ratio, min(max_tokens, target_tokens or max_tokens), target
+        ),
     )
+
+
+def _state_tokens(ratio: float, budget: int, target: int) -> int:
+    """Return the tokens of the state block: half as many again in a small budget, or none in a tiny one.
+
+    At most a third of the target. A target given by hand is the budget, if it is smaller.
+    """
+    small = min(1.5 * budget, 1.5 * _SMALL_BUDGET)
+    tokens = min(int(ratio * max(budget, small)), target // 3)
+    return tokens if tokens >= LEAST_STATE else 0
 
 
 def room_of(config: MemoryConfig, limits: tuple[int, int, int] | None) -> int:
@@ -425,12 +446,16 @@ _RANGES: dict[str, tuple[float, float, tuple[type, ...]]] = {
     "compression_ratio": (0.01, 1, (int, float)),
     "max_summary_ratio": (0.01, 1, (int, float)),
     "max_entry_ratio": (0.01, 1, (int, float)),
+    "state_ratio": (0, 0.5, (int, float)),
     "overhead_tokens": (0, 2**53, (int,)),
     "reserve_output": (0, 2**53, (int, type(None))),
     "auto_compress": (0, 1, (bool,)),
     "background": (0, 1, (bool,)),
+    "cache_ttl": (0.001, 2**31, (int, float, type(None))),
+    "compress_when_cold": (0, 1, (bool,)),
     "summarize_timeout": (0.001, 86_400, (int, float, type(None))),
     "summarizer_window": (1_000, 2**53, (int, type(None))),
+    "summarize_on_prefix": (0, 1, (bool,)),
     "max_sessions": (1, 2**53, (int, type(None))),
     "max_live_bytes": (1, 2**53, (int, type(None))),
     "session_ttl": (0.001, 2**31, (int, float, type(None))),

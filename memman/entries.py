@@ -536,6 +536,11 @@ def names_nothing(what: str, name: str) -> str:
     return f"{what}={name!r} is blank: give a name, or None"
 
 
+def is_of_tool(entry: Entry, name: str) -> bool:
+    """Return whether an entry is a call of this tool or a result of it; never for the name ""."""
+    return bool(name) and entry.name == name and entry.type in ("tool_call", "tool_result")
+
+
 def is_path(text: str) -> bool:
     """Return whether a file can have this name."""
     try:

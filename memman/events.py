@@ -50,6 +50,8 @@ from memman.records import (
     summary_in,
 )
 from memman.runtime import await_receiver, drive, is_cancellation, skip
+from memman.spend import Charge
+from memman.state import State
 
 logger = logging.getLogger("memman.events")
 
@@ -146,7 +148,8 @@ class CompressionResult(Event, frozen=True, kw_only=True):
     """The result of a compression; if it did nothing, `compression_id` is None and `reason` explains why.
 
     `tokens_before` and `tokens_after` are those of the window at the commit, with entries added while the
-    summarizer worked; `reason` is about the window at the start.
+    summarizer worked; `reason` is about the window at the start. `state` is the state block after it: None
+    if it is turned off, or if nothing was found for it.
     """
 
     compression_id: str | None
@@ -155,13 +158,16 @@ class CompressionResult(Event, frozen=True, kw_only=True):
     reason: str
     replacements: tuple[Replacement, ...] = ()
     cost: Cost = Cost()
+    state: State | None = None
 
     def __repr__(self) -> str:
         """Short enough for a prompt; every field is an attribute."""
         if self.compression_id is None:
             return f"<CompressionResult nothing done, {self.tokens_after:,} tokens: {self.reason}>"
         change = f"{self.tokens_before:,} -> {self.tokens_after:,} tokens"
-        return f"<CompressionResult {change}, {len(self.replaced_ids):,} entries replaced: {self.reason}>"
+        kept = f", {self.values_kept:,} of {self.values:,} exact values kept" if self.values else ""
+        replaced = f"{len(self.replaced_ids):,} entries replaced"
+        return f"<CompressionResult {change}, {replaced}{kept}: {self.reason}>"
 
     @property
     def tokens_saved(self) -> int:
@@ -177,6 +183,16 @@ class CompressionResult(Event, frozen=True, kw_only=True):
     def summary_id(self) -> str | None:
         """The id of the summary that this compression wrote, if any."""
         return summary_in(self.replacements)
+
+    @property
+    def values(self) -> int:
+        """The exact values (paths, identifiers, numbers) in the entries that left the window."""
+        return 0 if self.state is None else self.state.values
+
+    @property
+    def values_kept(self) -> int:
+        """The number of those that the window still shows, in the state block or elsewhere."""
+        return 0 if self.state is None else self.state.kept
 
 
 class CompressionUndone(Event, frozen=True, kw_only=True):
@@ -215,7 +231,11 @@ class SessionDescribed(Event, frozen=True, kw_only=True):
 
 
 class Usage(Event, frozen=True, kw_only=True):
-    """The usage that a provider reported, with memman's own estimate."""
+    """The usage that a provider reported, with memman's own estimate.
+
+    `charge` is its price in US dollars, None if that is unknown. `broke_cache` is whether the provider had
+    lost a part of the previous request's cached prefix.
+    """
 
     model: str | None
     input_tokens: int
@@ -223,6 +243,9 @@ class Usage(Event, frozen=True, kw_only=True):
     cached_tokens: int
     cache_written_tokens: int
     estimated: int
+    cache_written_1h_tokens: int = 0
+    broke_cache: bool = False
+    charge: Charge | None = None
 
 
 class CompressionFailedNotice(Event, frozen=True, kw_only=True):
@@ -599,6 +622,9 @@ def event_of(session_id: str, seq: int, record: Record) -> Event:
         cached_tokens=record.cached_tokens,
         cache_written_tokens=record.cache_written_tokens,
         estimated=record.estimated,
+        cache_written_1h_tokens=record.cache_written_1h_tokens,
+        broke_cache=record.broke_cache,
+        charge=record.charge,
     )
 
 
@@ -612,4 +638,5 @@ def result_of(session_id: str, record: Compressed) -> CompressionResult:
         reason=record.reason,
         replacements=record.replacements,
         cost=record.cost,
+        state=record.state,
     )

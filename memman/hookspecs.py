@@ -17,7 +17,7 @@ from typing import Any
 
 import pluggy
 
-from memman.protocols import CounterSpec, Format, ModelInfo, ModelRef, Store, Summarizer
+from memman.protocols import CounterSpec, Format, ModelInfo, ModelRef, Prices, Store, Summarizer
 
 PROJECT = "memman"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -39,6 +39,11 @@ def memman_resolve_model(model: str) -> ModelRef | None:
 @hookspec(firstresult=True)
 def memman_model_info(model: ModelRef) -> ModelInfo | None:
     """Return the limits of a model, or None if they are unknown here; never a guess."""
+
+
+@hookspec(firstresult=True)
+def memman_prices(model: ModelRef) -> Prices | None:
+    """Return the prices of a model, or None if they are unknown here; never a guess, never a request."""
 
 
 @hookspec(firstresult=True)

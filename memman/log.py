@@ -26,17 +26,14 @@ from memman.records import (
     Replacement,
     ReplacementMethod,
     SessionTotals,
+    StateSetter,
     Undone,
     ids_retracted_by,
 )
-from memman.window import Price, Window, WindowItem, priced
+from memman.state import State
+from memman.window import ActiveState, Price, Window, WindowItem, own_count, priced
 
 R = TypeVar("R", bound=Record)
-
-
-def own_count(entry: Entry) -> int:
-    """Return an entry's tokens as they were counted when it was recorded."""
-    return entry.token_count.tokens
 
 
 class Unfolding(msgspec.Struct, frozen=True):
@@ -107,6 +104,9 @@ class LogState:
                 window.pin(record.entry_id, record.on)
             case Cleared():
                 window.clear()
+        if isinstance(record, StateSetter):
+            position = window.state_position()
+            window.set_state(ActiveState.of(seq, record, position, price))
         window.advance(seq, window.epoch + isinstance(record, SHAPES))
         self.totals = self.totals.after(seq, record)
 
@@ -167,7 +167,7 @@ def places_for_commit(window: Window, record: Record) -> list[StoredItem]:
         msgspec.structs.replace(item.place(), seq=0)
         if item.compression == record.id
         else item.place()
-        for item in window.items
+        for item in window.stored_items
     ]
 
 
@@ -235,6 +235,7 @@ class History:
                     self.added.pop(name, None)
                     self._release(name)
                 self._delete_retracted(record.ids)
+                self._delete_in_states(frozenset(record.ids))
             case Cleared():
                 self._begin_era()
 
@@ -271,17 +272,45 @@ class History:
                 # What is left of an entry that was deleted has no message id.
                 torn = record.torn or torn_by(lost, self.added.values())
                 return msgspec.structs.replace(
-                    record, entries=len(lost), tokens=_tokens(lost), torn=torn
+                    record,
+                    entries=len(lost),
+                    tokens=_tokens(lost),
+                    torn=torn,
+                    state=self._state_after(record, record.ids),
                 )
-            case Compressed():
-                lost = self._among_added(ids_retracted_by(record))
-                torn = record.torn or torn_by(lost, self.added.values())
-                return msgspec.structs.replace(record, lost_tokens=_tokens(lost), torn=torn)
+            case Compressed() if ids := ids_retracted_by(record):
+                lost = self._among_added(ids)
+                return msgspec.structs.replace(
+                    record,
+                    lost_tokens=_tokens(lost),
+                    torn=record.torn or torn_by(lost, self.added.values()),
+                    state=self._state_after(record, ids),
+                )
             case Undone():
                 back = self.retracted_by(record.compression_id)
-                ids = tuple(entry.id for entry in back)
-                return msgspec.structs.replace(record, restored=ids, restored_tokens=_tokens(back))
+                return msgspec.structs.replace(
+                    record,
+                    restored=tuple(entry.id for entry in back),
+                    restored_tokens=_tokens(back),
+                    state=self._state_after(record),
+                )
         return record
+
+    def _state_after(self, record: Record, gone: Iterable[str] = ()) -> State | None:
+        """Return the state block after a record that dissolves compressions, without entries that go.
+
+        It is that of the newest compression that stays in force, without entries retracted since then.
+        """
+        lost = set(gone)
+        dissolved = self.unfolded_by(record)
+        for name, compression in reversed(self.compressions.items()):
+            if name in dissolved:
+                continue
+            retracted = ids_retracted_by(compression)
+            if not retracted:
+                return compression.state and compression.state.without(lost)
+            lost.update(retracted)
+        return None
 
     def _among_added(self, ids: Iterable[str]) -> list[Entry]:
         return [self.added[name] for name in set(ids) & self.added.keys()]
@@ -517,6 +546,13 @@ class History:
                 self._hidden[name] = [
                     [item for item in run if item.entry.id not in ids] for run in self._hidden[name]
                 ]
+
+    def _delete_in_states(self, ids: frozenset[str]) -> None:
+        """Remove deleted entries from the state blocks, which an undo would restore."""
+        for name, record in self.compressions.items():
+            if record.state is not None and record.state.is_of(ids):
+                state = record.state.without(ids)
+                self.compressions[name] = msgspec.structs.replace(record, state=state)
 
     def _unfolding(self, compression_id: str) -> Unfolding:
         return Unfolding(self._made_by(compression_id), self._hidden[compression_id])

@@ -23,6 +23,7 @@ from memman.core.methods import AsyncMethods, State
 from memman.entries import (
     Content,
     Entry,
+    EntryType,
     TokenCount,
 )
 from memman.events import Subscription
@@ -38,9 +39,12 @@ from memman.protocols import (
     SummarizeCallback,
     Summarizer,
 )
-from memman.results import Context, OverflowResult, SessionStats, Summary
-from memman.runtime import SyncRuntime
+from memman.recall import RecallTool
+from memman.results import Context, EntryState, Hit, OverflowResult, SessionStats, Summary
+from memman.runtime import Observer, SyncRuntime
 from memman.session import OnConflict
+from memman.spend import Spend
+from memman.state import Keeps
 
 
 class MemoryManager:
@@ -58,6 +62,8 @@ class MemoryManager:
         model_info: the limits of `model`, instead of the known ones.
         redact: `Entry -> Entry`, called before an entry is counted and stored, and again before it is
             sent to a summarizer or a remote counter.
+        keeps: sections of your own in the state block, such as `{"Tickets": find_tickets}`: a title, and a
+            function `Entry -> Iterable[str]` that returns the texts to keep of an entry.
         plugins: the distributions whose plugins may be loaded, such as `["memman-openai"]` or
             `["memman-openai:openai"]` for one entry point; None for all, `[]` for none.
         clock: returns aware datetimes; for tests.
@@ -92,6 +98,7 @@ class MemoryManager:
         format: FormatName | str | None = None,
         model_info: ModelInfo | None = None,
         redact: Redact | None = None,
+        keeps: Keeps | None = None,
         plugins: Iterable[str] | None = None,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
@@ -113,6 +120,7 @@ class MemoryManager:
             format=format,
             model_info=model_info,
             redact=redact,
+            keeps=keeps,
             plugins=plugins,
             clock=clock,
             new_id=new_id,
@@ -389,10 +397,12 @@ class MemoryManager:
         output_tokens: int | None = None,
         cached_tokens: int | None = None,
         cache_written_tokens: int | None = None,
+        cache_written_1h_tokens: int | None = None,
     ) -> None:
         """Record the usage that the provider reported for the last request, and calibrate counts by it.
 
-        `add_messages` does this for a whole response. The recorded `input_tokens` include those read from
+        `add_messages` does this for a whole response. The request is priced now if the model's prices are
+        known. The recorded `input_tokens` include those read from
         the provider's cache and written to it, whichever provider reported them.
 
         Args:
@@ -404,6 +414,7 @@ class MemoryManager:
             output_tokens: the tokens of the reply.
             cached_tokens: those of the input that were read from the provider's cache.
             cache_written_tokens: those of the input that were written to it.
+            cache_written_1h_tokens: those of them that it keeps for an hour.
 
         Raises:
             InvalidInput: there are no input tokens, or fewer than cached ones; nothing was changed.
@@ -418,6 +429,7 @@ class MemoryManager:
                 output_tokens=output_tokens,
                 cached_tokens=cached_tokens,
                 cache_written_tokens=cache_written_tokens,
+                cache_written_1h_tokens=cache_written_1h_tokens,
             )
         )
 
@@ -548,6 +560,7 @@ class MemoryManager:
         system_inline: bool = True,
         pending: Any = None,
         complete: bool = True,
+        cache: Literal["auto"] | None = None,
         missing_ok: bool = False,
     ) -> Context:
         """Return the context to send to the model, valid in `format` and within `budget`. Changes nothing.
@@ -560,13 +573,18 @@ class MemoryManager:
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt before the session's own system messages: a text, Anthropic's list of
                 blocks, or Gemini's `Content`; `Context.system` has its text.
-            tools: the tool definitions of the request; they are counted.
+            tools: the tool definitions of the request; they are counted, and `Context.tools` has them.
             system_inline: False only counts `system`: the caller sends it, as frameworks do.
             pending: messages that follow the session's in this context and are stored nowhere, as for
                 `add_messages(unknown="keep")`. They are trimmed last. In `Context.sources` their entries
                 are `pending:0`, `pending:0:1` ...
             complete: False leaves calls without a result as they are and adds no messages that the format
                 requires: a context to show, or for a framework that completes it itself.
+            cache: "auto" places at most four marks for the provider's prompt cache: `cache_control` of
+                Anthropic, `cachePoint` of Bedrock. They are at the ends of prompt and tools, of the
+                compressed part, of the previous request and of this one, so send `Context.system` and
+                `Context.tools`, too. With OpenAI's formats, `Context.prompt_cache_key` is set; the others
+                need nothing. Nothing is marked with `cache_ttl=None`.
             missing_ok: return an empty context if the session does not exist.
 
         Raises:
@@ -584,6 +602,7 @@ class MemoryManager:
                 system_inline=system_inline,
                 pending=pending,
                 complete=complete,
+                cache=cache,
                 missing_ok=missing_ok,
             )
         )
@@ -598,6 +617,7 @@ class MemoryManager:
         system: Any = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         system_inline: bool = True,
+        cache: Literal["auto"] | None = None,
     ) -> Context:
         """Return a list of messages as a context, trimmed if it does not fit. Stores nothing.
 
@@ -619,6 +639,7 @@ class MemoryManager:
                 system=system,
                 tools=tools,
                 system_inline=system_inline,
+                cache=cache,
             )
         )
 
@@ -659,13 +680,76 @@ class MemoryManager:
         """
         return self._runtime.run(self._methods.get_entry(session_id, id))
 
+    def search(
+        self,
+        session_id: str | None,
+        query: str,
+        *,
+        limit: int | None = None,
+        budget: int | None = None,
+        sessions: str | None = None,
+        types: Sequence[EntryType] = (),
+        tools: Sequence[str] = (),
+        states: Sequence[EntryState] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[Hit]:
+        """Search the log of messages and tool calls, compressed or not, and return the entries, best first.
+
+        Words are compared by their stems; parts of words, paths, numbers and signs are found, too. Nothing
+        in the query has a meaning as syntax. A store makes its index at the first search.
+
+        Args:
+            session_id: must exist; None for a search in several sessions.
+            query: words, an exact value, a path, an error message; the first 2,000 characters count.
+            limit: the most hits; 10 without a budget, with one as many as fit.
+            budget: the most tokens of the entries that are returned. Each hit is followed by the next entry
+                of the conversation if both fit; a hit that does not fit is left out.
+            sessions: with `session_id=None` an id, or a beginning of ids and a star: `"customer-7/*"`.
+            types: the types of entries to return; all by default.
+            tools: names of tools, to return only their calls and results.
+            states: the states of entries to return. By default those of the current era that are not
+                retracted; "cleared" and "retracted" entries are only found if they are named here.
+            since: the earliest time of an entry.
+            until: the time that entries must be earlier than.
+
+        Raises:
+            InvalidInput: an argument has a wrong value, or the query is empty.
+            SessionNotFound: no such session.
+            StoreError: the store cannot list its sessions, and several are searched.
+        """
+        return self._runtime.run(
+            self._methods.search(
+                session_id,
+                query,
+                limit=limit,
+                budget=budget,
+                sessions=sessions,
+                types=types,
+                tools=tools,
+                states=states,
+                since=since,
+                until=until,
+            )
+        )
+
     def get_summaries(self, session_id: str) -> list[Summary]:
         """Return the active summaries, with the ids of the entries they replace."""
         return self._runtime.run(self._methods.get_summaries(session_id))
 
     def get_stats(self, session_id: str) -> SessionStats:
-        """Return a session's numbers: entries, tokens, limits, counter, drift, and cost of summaries."""
+        """Return a session's numbers: entries, tokens, limits, counter, drift, summaries, spend."""
         return self._runtime.run(self._methods.get_stats(session_id))
+
+    def get_spend(self, *, prefix: str = "") -> Spend | None:
+        """Return the money that the sessions of the store have cost; None if no price is known.
+
+        Reads the totals of each session, and no logs. A fork has the requests of its original too.
+
+        Args:
+            prefix: only sessions whose ids begin with it.
+        """
+        return self._runtime.run(self._methods.get_spend(prefix=prefix))
 
     def explain(self, session_id: str) -> Explanation:
         """Explain why a session was or was not compressed, what is next, and the state of each entry.
@@ -673,6 +757,28 @@ class MemoryManager:
         Reads the log since the last clear. Calls no summarizer and changes nothing.
         """
         return self._runtime.run(self._methods.explain(session_id))
+
+    def recall_tool(
+        self, session_id: str, *, name: str = "recall", max_tokens: int = 2000
+    ) -> RecallTool:
+        """Return the agent's own tool to read entries that left its context.
+
+        Give its definition to the model (`tool.anthropic`, `tool.openai_chat`, ...), and add its answer as
+        a tool result. As long as a tool of the session exists, new notices and summaries name it, and its
+        results are the first to be cleared.
+
+        Args:
+            session_id: need not exist yet.
+            name: the name under which the model calls it.
+            max_tokens: the most tokens of an answer, from 200 on; longer ones have pages.
+
+        Raises:
+            InvalidInput: an argument is invalid.
+        """
+        return RecallTool.over(
+            self._methods.recall_tool(session_id, name=name, max_tokens=max_tokens),
+            self._runtime.run,
+        )
 
     def count_tokens(
         self,
@@ -931,6 +1037,22 @@ class MemoryManager:
             AsyncPortRefused: the callback is async and the manager is not.
         """
         return self._methods.on(event, callback)
+
+    def observe(self, observer: Observer | None) -> None:
+        """Call a function before each build, fit, compression, summary, remote count and store call.
+
+        A manager has one observer at most. What `on` cannot show, such as durations and nesting, it can:
+        `memman-otel` makes OpenTelemetry's spans and metrics of it.
+
+        Args:
+            observer: takes an `Operation` and returns None, or a function `end(answer, error)`, which is
+                called after the operation in the same thread and context. Both run inside the operation,
+                so they should be fast; their errors are logged. None ends the observation.
+
+        Raises:
+            InvalidInput: the observer cannot be called, or the manager has one.
+        """
+        self._methods.observe(observer)
 
     def close(self) -> None:
         """Wait at most 5 s for background compressions, then close the store.

@@ -20,7 +20,7 @@ import pluggy
 
 from memman import hookspecs
 from memman.display import error_kind, format_error, safe_repr
-from memman.errors import InvalidInput
+from memman.errors import InvalidInput, MemmanError
 from memman.runtime.forks import renew_in_child
 
 logger = logging.getLogger("memman.plugins")
@@ -37,7 +37,9 @@ _OWN_PLUGINS = frozenset(
         "mistral",
         "openai",
         "openai-agents",
+        "otel",
         "postgres",
+        "prices",
         "pydantic-ai",
         "tiktoken",
         "tokenizers",
@@ -130,7 +132,9 @@ class Plugins:
         logger.debug("plugin %s failed in %s", name, hook, exc_info=error)
         if (name, hook) not in self._logged:
             self._logged.add((name, hook))
-            logger.warning("plugin %s failed in %s: %s", name, hook, error_kind(error))
+            # A message of memman's own is for people; another may quote a secret.
+            said = format_error(error) if isinstance(error, MemmanError) else error_kind(error)
+            logger.warning("plugin %s failed in %s: %s", name, hook, said)
 
 
 def _agreed(hook: str, answers: Sequence[tuple[str, Any]]) -> Any:

@@ -6,14 +6,17 @@ True` on the object) on a worker thread; `MemoryManager` refuses an async one wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
+from memman.display import safe_repr
 from memman.entries import Accuracy, Entry, NewEntry
-from memman.records import Record, SessionTotals
+from memman.errors import InvalidInput
+from memman.records import Added, Record, SessionTotals
 
 T = TypeVar("T")
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
@@ -38,7 +41,7 @@ class StoredItem(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One item of a window as a store keeps it.
 
     `seq` is that of its record, `index` the position among that record's replacements (-1 for an added
-    entry), and `position` the place in the window's order.
+    entry, -2 for the record's state block), and `position` the place in the window's order.
     """
 
     seq: int
@@ -90,7 +93,7 @@ class Store(Protocol):
     of items up to a floor; the window is that list plus every `Added` record after the floor.
 
     Further methods are optional, one protocol each: `SupportsState`, `SupportsFind`, `SupportsSessions`,
-    `SupportsFeed`, `SupportsLease` and `SupportsErase`.
+    `SupportsFeed`, `SupportsLease`, `SupportsErase` and `SupportsSearch`.
     """
 
     def append(
@@ -222,6 +225,65 @@ class SupportsLease(Protocol):
         """
 
 
+class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A search in a store for the entries of some sessions that contain some of the `terms`.
+
+    A term is a piece of text without white space, in lower case (`memman.search.terms_of` makes them):
+    a word, a number, a path, a sign. Nothing in it has a meaning as syntax. The scope is one session, or
+    with `session_id=None` every session whose id begins with `prefix`. `limit` is the most candidates.
+    """
+
+    terms: tuple[str, ...]
+    session_id: str | None = None
+    prefix: str = ""
+    limit: int = 200
+
+    def covers(self, session_id: str) -> bool:
+        """Return whether a session is in scope."""
+        if self.session_id is None:
+            return session_id.startswith(self.prefix)
+        return session_id == self.session_id
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """An entry that contains some of the terms.
+
+    `weights` has a number for each term: 1.0 if the entry contains it as a word or phrase, 0.5 as a part
+    of a word, 0.0 if it does not.
+    """
+
+    session_id: str
+    seq: int
+    record: Added
+    weights: tuple[float, ...]
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """The answer to a `SearchRequest`.
+
+    `entries` is about the number of entries in scope, `counts` for each term that of the entries that
+    contain it; a store may stop counting. `found` begins with entries of many and of rare terms. It may
+    have fewer than requested although there is `more`, if they are long.
+    """
+
+    entries: int
+    counts: tuple[int, ...]
+    found: Sequence[Candidate]
+    more: bool = False
+
+
+class SupportsSearch(Protocol):
+    """A store with a full-text index."""
+
+    def search(self, request: SearchRequest) -> MaybeAwaitable[Candidates]:
+        """Return entries of every era that contain some of the terms, retracted ones too.
+
+        An entry is found by `memman.search.searchable(entry)`, in scripts without spaces by pairs of
+        characters. A deleted entry is never found, nor one of another tenant; an entry is found as soon as
+        its append returned.
+        """
+
+
 class SupportsErase(Protocol):
     """A store that can overwrite payloads."""
 
@@ -236,12 +298,22 @@ class SupportsErase(Protocol):
     ) -> MaybeAwaitable[Appended]:
         """Commit a deletion and overwrite the payloads of `ids` with tombstones, in one transaction.
 
-        As `commit` with one record. `ids` names entries and replacements, in every era
-        (`records.tombstone`). No copy of the payloads stays behind.
+        As `commit` with one record. `ids` names entries and replacements, in every era, and records whose
+        state block has something of them (`records.tombstone`). No copy of the payloads stays behind.
         """
 
 
 # ---------------------------------------------------------------- summarizer
+
+
+class RequestPrefix(msgspec.Struct, frozen=True, kw_only=True):
+    """The session's last request, in its message format: the fields of its `Context`, with cache marks."""
+
+    format: str
+    messages: list[dict[str, Any]]
+    system: Any = None
+    tools: list[Any] | None = None
+    prompt_cache_key: str | None = None
 
 
 class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,6 +322,10 @@ class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
     `timeout` is in seconds, None without a limit. A slower call is abandoned, so it should end by then.
     `content` is the conversation in the prompt: the previous summary and the entries, as attributed quotes
     between delimiters that the quotes cannot imitate.
+
+    `prefix` is set for a summarizer with `prefix_formats` if the provider still has the session's last
+    request in its cache. A request of these very parts with `instruction` as one more message of the user
+    asks for the same summary as `prompt`.
     """
 
     prompt: str
@@ -259,20 +335,30 @@ class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
     focus: str | None = None
     timeout: float | None = None
     content: str = ""
+    prefix: RequestPrefix | None = None
+    instruction: str = ""
 
 
 class SummaryUsage(msgspec.Struct, frozen=True):
-    """The billed tokens of one call; cached ones are part of the input."""
+    """The billed tokens of one call.
+
+    The input includes `cached_tokens`, read from the provider's cache, and `cache_written_tokens`, of which
+    `cache_written_1h_tokens` are kept for an hour.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_written_tokens: int = 0
+    cache_written_1h_tokens: int = 0
 
 
 class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
     """The reply of a summarizer.
 
     `truncated`: the provider cut it off at its output limit. `refused`: the model declined, or a filter
-    stopped it. Neither is accepted as a summary. `usage` and `model` are the provider's, if reported.
+    stopped it. `calls_tool`: the model called a tool. None is accepted as a summary. `usage` and `model`
+    are the provider's, if reported.
     """
 
     text: str
@@ -280,6 +366,7 @@ class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
     usage: SummaryUsage | None = None
     truncated: bool = False
     refused: bool = False
+    calls_tool: bool = False
 
 
 @runtime_checkable
@@ -289,6 +376,9 @@ class Summarizer(Protocol):
     A summarizer may limit the input of one call by `max_input_tokens: int`, or by `model: str`
     (`anthropic/claude-haiku-4-5`), whose known limits then apply. A longer input is split into several
     calls, and the results are merged. It may raise any error: the compression reports it and continues.
+
+    One with `prefix_formats: tuple[str, ...]`, the message formats that its provider reads, and `model`
+    may get a `SummaryRequest.prefix`: the last request of a session with the same model.
     """
 
     def summarize(self, request: SummaryRequest) -> SummaryReply | Awaitable[SummaryReply]:
@@ -319,14 +409,80 @@ class ModelRef(msgspec.Struct, frozen=True):
     region: str | None = None
 
 
+class PriceTier(msgspec.Struct, frozen=True, kw_only=True):
+    """The prices of a whole request with more than `above` input tokens; the units are `Prices`'s."""
+
+    above: int
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_1h: float | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.above) is not int or self.above <= 0:
+            raise InvalidInput(
+                f"a tier begins above a number of tokens, not {safe_repr(self.above)}"
+            )
+        _check_amounts(self)
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's prices in US dollars per million tokens, with their source and date.
+
+    `cache_read` is the price of input that is read from the provider's cache. `cache_write` is that of
+    input that is written to it for five minutes, or without a stated lifetime, `cache_write_1h` for an
+    hour. None means that this price is unknown: a request that needs it has no price. `tiers` are the
+    prices of longer requests, the shortest first.
+
+    Raises `InvalidInput` for a price that is not a finite number from 0 on, or tiers out of order.
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_1h: float | None = None
+    tiers: tuple[PriceTier, ...] = ()
+    source: str = ""
+    date: str = ""
+
+    def __post_init__(self) -> None:
+        _check_amounts(self)
+        if type(self.tiers) is not tuple or any(type(each) is not PriceTier for each in self.tiers):
+            raise InvalidInput(
+                f"tiers must be a tuple of PriceTier, not {safe_repr(self.tiers, 60)}"
+            )
+        bounds = [tier.above for tier in self.tiers]
+        if bounds != sorted(set(bounds)):
+            raise InvalidInput(f"tiers must be in the order of their bounds, not {bounds}")
+
+    def at(self, input_tokens: int) -> Prices | PriceTier:
+        """Return the prices of a request with so many input tokens: its tier's, or these."""
+        reached = [tier for tier in self.tiers if input_tokens > tier.above]
+        return reached[-1] if reached else self
+
+
+def _check_amounts(prices: Prices | PriceTier) -> None:
+    for name in ("input", "output", "cache_read", "cache_write", "cache_write_1h"):
+        value = getattr(prices, name)
+        if value is None and name.startswith("cache"):
+            continue
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
+            raise InvalidInput(
+                f"a price is in US dollars per million tokens, from 0 on: {name} is {safe_repr(value)}"
+            )
+
+
 class ModelInfo(msgspec.Struct, frozen=True):
-    """A model's limits in tokens, with their source and date."""
+    """A model's limits in tokens, with their source and date, and its prices if they are known."""
 
     context: int
     max_input: int
     max_output: int
     source: str = ""
     date: str = ""
+    prices: Prices | None = None
 
 
 @runtime_checkable
@@ -415,12 +571,12 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
     `assistant`: `entries` are the texts of one assistant message, `calls` its tool calls in order;
     `answers` are the same calls in the order of their results. Every other kind has one entry: `orphan` is
-    a tool result whose call is not in the context. `result`, only for formats with `results_anywhere`, is a
-    result with its call in `answers`, which the assistant's turn then omits. `nonce` is the session's, for
-    the delimiters of quoted text; "" without one.
+    a tool result whose call is not in the context, and `state` the session's state block. `result`, only
+    for formats with `results_anywhere`, is a result with its call in `answers`, which the assistant's turn
+    then omits. `nonce` is the session's, for the delimiters of quoted text; "" without one.
     """
 
-    kind: Literal["system", "user", "assistant", "context", "summary", "orphan", "result"]
+    kind: Literal["system", "user", "assistant", "context", "summary", "state", "orphan", "result"]
     entries: tuple[Entry, ...]
     calls: tuple[Call, ...] = ()
     answers: tuple[Call, ...] = ()
@@ -497,6 +653,39 @@ class SupportsRestore(Protocol):
 
         A turn of the kind `assistant` has no answers, and one of the kind `result` only results.
         """
+
+
+class CachePlace(msgspec.Struct, frozen=True, gc=False):
+    """A place for a cache mark: behind the first `blocks` blocks of a message; None: behind its last."""
+
+    message: int
+    blocks: int | None = None
+
+
+class CacheRequest(msgspec.Struct, frozen=True):
+    """What decides about marks: the model, if it is known, and the cache's lifetime in seconds."""
+
+    model: ModelRef | None
+    ttl: float
+
+
+@runtime_checkable
+class SupportsCacheMarks(Protocol):
+    """A format whose provider caches only the prefixes that a request marks.
+
+    Both methods may change what they are given. They replace marks that it already has, for a provider
+    accepts only a few. A format without them gets no marks.
+    """
+
+    def mark_messages(
+        self, messages: list[dict[str, Any]], places: Sequence[CachePlace], request: CacheRequest
+    ) -> None:
+        """Mark up to three places, or the nearest block before each one that the provider accepts."""
+
+    def mark_head(
+        self, system: str | None, tools: list[dict[str, Any]] | None, request: CacheRequest
+    ) -> tuple[Any, list[dict[str, Any]] | None]:
+        """Return the system prompt and the tools with one mark: behind both, or behind the tools alone."""
 
 
 class ReadEntry(msgspec.Struct, frozen=True, gc=False):

@@ -16,6 +16,8 @@ import msgspec
 from memman.display import CONTROLS
 from memman.entries import NO_JSON, Entry
 from memman.errors import InvalidInput
+from memman.spend import NO_SPEND, NOTHING_REPORTED, Charge, LastRequest, ReportedTokens, Spend
+from memman.state import State
 
 _MOST_FIRST_LINE = 200  # characters
 _UNPRINTABLE = re.compile(f"[{CONTROLS}]")
@@ -50,9 +52,11 @@ def summary_in(replacements: Iterable[Replacement]) -> str | None:
 
 
 class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The cost of a compression: the summarizer's calls, their seconds and their tokens.
+    """The cost of a compression: the summarizer's calls, their seconds, tokens and US dollars.
 
-    The tokens are of the calls whose provider reported them. `model` is the last one that answered.
+    The tokens are of the calls whose provider reported them; `input_tokens` includes `cached_tokens` and
+    `cache_written_tokens`. `model` is the last one that answered. `unpriced` calls have reported tokens,
+    and no known price.
     """
 
     calls: int = 0
@@ -60,6 +64,10 @@ class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     input_tokens: int = 0
     output_tokens: int = 0
     model: str | None = None
+    cached_tokens: int = 0
+    cache_written_tokens: int = 0
+    dollars: float = 0.0
+    unpriced: int = 0
 
     def plus(self, other: Cost) -> Cost:
         """Return the sum of both."""
@@ -69,6 +77,10 @@ class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             other.model or self.model,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_written_tokens + other.cache_written_tokens,
+            self.dollars + other.dollars,
+            self.unpriced + other.unpriced,
         )
 
 
@@ -137,7 +149,7 @@ class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind"
     `settings` is an observation, as in `Opened`. If the caller retracted entries, every replacement has the
     method "retract". Then `unfolds` are the compressions that covered one of them, the outermost first;
     they are dissolved. The era's totals lost these entries and `lost_tokens`. `torn` are the message ids of
-    which other entries stay.
+    which other entries stay. `state` is the state block from here on; None if there is none.
     """
 
     id: str
@@ -151,12 +163,14 @@ class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind"
     unfolds: tuple[str, ...] = ()
     lost_tokens: int = 0
     torn: tuple[str, ...] = ()
+    state: State | None = None
 
 
 class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind", kw_only=True):
     """A compression was undone: the entries that it replaced are in the window again.
 
     Of a retraction, `restored` are these entries; the era's totals have them and `restored_tokens` again.
+    `state` is the state block from here on.
     """
 
     id: str
@@ -164,6 +178,7 @@ class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind", kw_onl
     compression_id: str
     restored: tuple[str, ...] = ()
     restored_tokens: int = 0
+    state: State | None = None
 
 
 class Pinned(msgspec.Struct, frozen=True, tag="pinned", tag_field="kind", kw_only=True):
@@ -178,7 +193,7 @@ class Pinned(msgspec.Struct, frozen=True, tag="pinned", tag_field="kind", kw_onl
 class Deleted(msgspec.Struct, frozen=True, tag="deleted", tag_field="kind", kw_only=True):
     """Entries were removed for good; the era's totals lost `entries` and `tokens`.
 
-    `torn` are the message ids of which other entries stay.
+    `torn` are the message ids of which other entries stay. `state` is the state block from here on.
     """
 
     id: str
@@ -187,6 +202,7 @@ class Deleted(msgspec.Struct, frozen=True, tag="deleted", tag_field="kind", kw_o
     entries: int = 0
     tokens: int = 0
     torn: tuple[str, ...] = ()
+    state: State | None = None
 
 
 class Cleared(msgspec.Struct, frozen=True, tag="cleared", tag_field="kind", kw_only=True):
@@ -243,9 +259,11 @@ class Learned(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", kw_only=True):
     """The tokens that a provider reported for a request, and memman's own figures for it.
 
-    `input_tokens` includes `cached_tokens`, read from the provider's cache, and `cache_written_tokens`.
-    `estimated` is memman's estimate, `counted` the same without calibration, and `learned` the calibration
-    after this report.
+    `input_tokens` includes `cached_tokens`, read from the provider's cache, and `cache_written_tokens`;
+    `cache_written_1h_tokens` of these are kept for an hour. `estimated` is memman's estimate, `counted` the
+    same without calibration, and `learned` the calibration after this report. `hidden_tokens` are those of
+    the era that compressions kept out of the request. `broke_cache` is whether the provider had lost a part
+    of the previous request's cached prefix. `charge` is the price, None if it is unknown.
     """
 
     id: str
@@ -258,6 +276,10 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
     estimated: int = 0
     counted: int = 0
     learned: Learned | None = None
+    cache_written_1h_tokens: int = 0
+    hidden_tokens: int = 0
+    broke_cache: bool = False
+    charge: Charge | None = None
 
 
 Record = (
@@ -274,6 +296,8 @@ Record = (
 )
 """Any record; its JSON has its `kind`."""
 SHAPES = (Compressed, Undone, Pinned, Deleted, Cleared)  # records that change the window's shape
+StateSetter = Compressed | Undone | Deleted
+"""A record that sets the state block of the window."""
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
@@ -308,7 +332,8 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     entries at the newest undo; None if a compression came after it. `untrusted` names the settings that
     come from an import. `torn` are the ids of messages that lost some of their entries. `first_line` is
     that of the era's first user message, whose id is `first_id`. If that message is deleted or retracted,
-    the next one that is added takes its place.
+    the next one that is added takes its place. `spend` and `reported` are of all eras: money stays spent.
+    `latest` is the era's last request to each model.
     """
 
     entries: int = 0
@@ -327,9 +352,14 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     first_id: str = ""
     first_line: str = ""
+    spend: Spend = NO_SPEND
+    reported: ReportedTokens = NOTHING_REPORTED
+    latest: dict[str, LastRequest] = {}
 
     def after(self, seq: int, record: Record) -> SessionTotals:
         """Return the totals after `record`, which is at `seq`."""
+        if isinstance(record, Added):
+            return self._with(record.entry)
         lost = _lost_by(record)
         if lost is not None:
             return self._without(*lost)
@@ -338,12 +368,14 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
                 return msgspec.structs.replace(
                     self, nonce=record.nonce, observed=record.settings, metadata=record.metadata
                 )
-            case Added(entry):
-                return self._with(entry)
             case Compressed():
-                cost = self.cost.plus(record.cost)
+                cost = record.cost
                 return msgspec.structs.replace(
-                    self, cost=cost, observed=record.settings, undone=None
+                    self,
+                    cost=self.cost.plus(cost),
+                    spend=self.spend.with_summaries(cost.dollars, cost.unpriced),
+                    observed=record.settings,
+                    undone=None,
                 )
             case Undone():
                 return msgspec.structs.replace(self, undone=(self.tokens, self.entries))
@@ -358,6 +390,7 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
                     torn=frozenset(),
                     first_id="",
                     first_line="",
+                    latest={},
                 )
             case Configured():
                 names = record.changes.keys()
@@ -402,12 +435,44 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def _with_usage(self, record: UsageReported) -> SessionTotals:
-        learned = self.learned
+        key, learned, latest = record.model or "", self.learned, self.latest
         if record.learned is not None:  # the newest last: names may mean the same model
-            key = record.model or ""
             learned = {name: each for name, each in learned.items() if name != key}
             learned[key] = record.learned
-        return msgspec.structs.replace(self, usage=record, learned=learned)
+        last = latest.get(key)
+        latest = {name: each for name, each in latest.items() if name != key}
+        latest[key] = _last_request(record, last)
+        return msgspec.structs.replace(
+            self,
+            usage=record,
+            learned=learned,
+            spend=self.spend.with_request(record.charge),
+            reported=_plus_report(self.reported, record),
+            latest=latest,
+        )
+
+
+def _plus_report(sums: ReportedTokens, record: UsageReported) -> ReportedTokens:
+    return ReportedTokens(
+        requests=sums.requests + 1,
+        input=sums.input + record.input_tokens,
+        cached=sums.cached + record.cached_tokens,
+        written=sums.written + record.cache_written_tokens,
+        output=sums.output + record.output_tokens,
+        breaks=sums.breaks + record.broke_cache,
+    )
+
+
+def _last_request(record: UsageReported, before: LastRequest | None) -> LastRequest:
+    """Return a request as the next one looks back on it.
+
+    Without reports of what is written, all input is cached if some of it was read from the cache.
+    """
+    writes = record.cache_written_tokens > 0 or (before is not None and before.writes)
+    cacheable = record.cached_tokens + record.cache_written_tokens
+    if cacheable and not writes:
+        cacheable = record.input_tokens
+    return LastRequest(record.at, record.input_tokens + record.hidden_tokens, cacheable, writes)
 
 
 def _lost_by(record: Record) -> tuple[Sequence[str], Sequence[str], int, int] | None:
@@ -468,6 +533,8 @@ def tombstone(record: Record, ids: frozenset[str]) -> Record:
     """Return `record` without the payloads of the entries in `ids`; seq, id and kind stay."""
     if isinstance(record, Added) and record.id in ids:
         return Added(blank(record.entry))
+    if isinstance(record, StateSetter) and record.state is not None:
+        record = msgspec.structs.replace(record, state=record.state.without(ids))
     if isinstance(record, Compressed):
         return msgspec.structs.replace(
             record,
@@ -489,9 +556,15 @@ def deleted_in(records: Iterable[Record]) -> frozenset[str]:
 
 
 def tainted_by(records: list[Record], ids: frozenset[str]) -> frozenset[str]:
-    """Return `ids` and the ids of every replacement whose originals, at any depth, include one of them."""
+    """Return `ids` and those of everything made of these entries.
+
+    These are the ids of replacements whose originals, at any depth, include one of them, and of records
+    whose state block has something of them.
+    """
     tainted = set(ids)
     for record in records:
+        if isinstance(record, StateSetter) and record.state and record.state.is_of(ids):
+            tainted.add(record.id)
         if not isinstance(record, Compressed):
             continue
         for item in record.replacements:

@@ -5,15 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from html import escape
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
 from memman.entries import Entry, TokenCount, excerpt
 from memman.protocols import ModelInfo
 from memman.records import NO_COST, Cost, Replacement
+from memman.spend import NOTHING_REPORTED, ReportedTokens, Spend
 from memman.window import WindowItem
 
+EntryState = Literal[
+    "active",
+    "stubbed",
+    "folded",
+    "clipped",
+    "summarised",
+    "dropped",
+    "retracted",
+    "deleted",
+    "cleared",
+]
 _OVERHEADS = ("system_prompt", "tools", "reserved", "framing")
 
 
@@ -41,6 +53,16 @@ class Layout(Protocol):
         """Return the source of each message."""
 
 
+class Marks(Protocol):
+    """The cache marks of a context. Both methods may change what they are given."""
+
+    def on_messages(self, messages: list[Any]) -> list[Any]:
+        """Return the messages with their marks."""
+
+    def on_head(self, system: str | None, tools: list[Any] | None) -> tuple[Any, list[Any] | None]:
+        """Return the system prompt and the tools with their mark."""
+
+
 class Context(msgspec.Struct, frozen=True, eq=False):
     """A context to send to the model: valid for its format and within its budget.
 
@@ -48,30 +70,59 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         format: the message format.
         budget: the tokens that the context had to fit.
         tokens: the price of the whole.
-        system: the system prompt if the format has a separate place for it, else None.
         trimmed: the replacements made in this copy to fit the budget; the session keeps the originals.
         unchanged_prefix: how many leading messages equal those of the last other context of this session.
             A provider's prompt cache can reuse them if the model, `system` and the tools are unchanged too.
             0 if no context was built since the session was loaded, or if its format differed. An
             unchanged session, as in a retry, returns the same object with the same figure.
+        compacted: whether this is not the whole conversation: entries of it were replaced or dropped, by a
+            compression or in this copy.
+        prompt_cache_key: with `cache="auto"` and a format of OpenAI, the value for the request's field of
+            this name: the same for each request of the session, else None.
+        cache_ttl: with `cache="auto"`, the setting of this name, for a framework that places marks itself.
     """
 
     format: str
     budget: int
     tokens: TokenCount
-    system: str | None
     trimmed: tuple[Replacement, ...]
     unchanged_prefix: int
+    compacted: bool
+    prompt_cache_key: str | None
+    cache_ttl: float | None
+    _system: str | None
+    _tools: bytes | None  # as JSON
     _messages: list[dict[str, Any]]
     _shares: dict[str, int]
     _overheads: tuple[int, int, int, int]
     _layout: Layout
+    _marks: Marks | None
 
     @property
     def messages(self) -> list[Any]:
         """The messages in the provider's format, as fresh plain dicts that every SDK accepts."""
         copied: list[dict[str, Any]] = msgspec.to_builtins(self._messages)
-        return copied
+        return copied if self._marks is None else self._marks.on_messages(copied)
+
+    @property
+    def system(self) -> Any:
+        """The system prompt if the format has a separate place for it, else None.
+
+        A text; with a cache mark a list of blocks.
+        """
+        return self._head[0]
+
+    @property
+    def tools(self) -> list[Any] | None:
+        """The tools that were passed, in a fresh list, with a cache mark if they need one; None without."""
+        return self._head[1]
+
+    @property
+    def _head(self) -> tuple[Any, list[Any] | None]:
+        tools = msgspec.json.decode(self._tools) if self._tools else None
+        if self._marks is None:
+            return self._system, tools
+        return self._marks.on_head(self._system, tools)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -94,7 +145,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def breakdown(self) -> dict[str, int]:
-        """Tokens by entry type, and those of `system_prompt`, `tools`, `framing` and `reserved`."""
+        """Tokens by entry type, and of `state`, `system_prompt`, `tools`, `framing` and `reserved`."""
         prompt, tools, reserved, framing = self._overheads
         # If the provider has counted less than memman, it has counted less framing.
         overheads = (prompt, tools, max(0, reserved), framing + min(0, reserved))
@@ -138,7 +189,9 @@ class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
     `total_tokens` count the entries added in this era and not retracted, `compressed_entries` those of them
     that left the window. `drift` is reported by estimated input tokens, minus one (0.05: the provider
     counts 5 % more), None before the first report. `cost` is that of the era's compressions, with failed
-    ones of this process: calls of the summarizer, their seconds, and the billed tokens.
+    ones of this process: calls of the summarizer, their seconds, and the billed tokens. `spend` is the
+    money of all eras, with that of failed calls; None if no price is known. `reported` has the tokens that
+    the provider reported in all eras.
     """
 
     session_id: str
@@ -155,6 +208,8 @@ class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
     last_counted_at: datetime | None
     drift: float | None = None
     cost: Cost = NO_COST
+    spend: Spend | None = None
+    reported: ReportedTokens = NOTHING_REPORTED
 
     def __repr__(self) -> str:
         return f"<SessionStats {self.session_id}: {self._filled}>"
@@ -173,12 +228,17 @@ class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(f"drift: {100 * self.drift:+.1f} % reported over estimated")
         if self.cost.calls:
             lines.append(f"summarizer: {self.cost.calls:,} calls, {self.cost.seconds:.1f} s")
+        if self.reported.requests:
+            lines.append(f"reported: {self.reported}")
+        if self.spend is not None:
+            lines.append(f"spend: {self.spend}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The window as a bar, for notebooks."""
+        """The window as a bar, and the spend, for notebooks."""
         parts = {"in the window": self.active_tokens, "overhead": self.overhead_tokens}
-        return bar_html(f"{self.session_id}: {self._filled}", parts, self.max_tokens)
+        bar = bar_html(f"{self.session_id}: {self._filled}", parts, self.max_tokens)
+        return bar if self.spend is None else f"{bar}<div>{escape(str(self.spend))}</div>"
 
     @property
     def _filled(self) -> str:
@@ -187,6 +247,33 @@ class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
             f"{self.active_tokens:,} of {self.max_tokens:,} tokens, "
             f"{self.active_entries:,}{most} entries in the window"
         )
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that a search found.
+
+    `score` compares the hits of one search; more is better. `snippet` is the part of the text with the
+    most words of the query, on one line. `state` is the entry's state in the current window, `shown_by`
+    the address of the entry that represents it there: None if it is active itself, or if there is none. A
+    `neighbour` was not found itself; it follows the hit before it in the conversation.
+    """
+
+    session_id: str
+    entry: Entry
+    score: float
+    snippet: str
+    state: EntryState
+    shown_by: str | None = None
+    neighbour: bool = False
+
+    @property
+    def address(self) -> str:
+        """The entry's position in the log of its session, such as `#118`."""
+        return self.entry.address
+
+    def __repr__(self) -> str:
+        state = f"{self.state} by {self.shown_by}" if self.shown_by else self.state
+        return f"<Hit {self.address} in {self.session_id!r}, {state}: {self.snippet!r}>"
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,6 +321,7 @@ _COLOURS: Final = {
     "tool_result": "#e08a00",
     "context": "#ae3ec9",
     "summary": "#2f9e44",
+    "state": "#0b6674",
     "in the window": "#4263eb",
 }
 _OTHER: Final = "#868e96"

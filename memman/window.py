@@ -9,17 +9,21 @@ exchanges.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 
 import msgspec
 
-from memman.entries import Entry
+from memman.entries import Entry, encode_json
 from memman.errors import EntryNotFound, StoreError
 from memman.protocols import Snapshot, StoredItem
-from memman.records import Added, Compressed, Record
+from memman.records import Added, Compressed, Record, StateSetter
+from memman.state import State
 
 Price = Callable[[Entry], int]
+STATE_INDEX = -2
+"""The `index` of the item that shows the state block."""
 
 
 class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer back: no cycle
@@ -39,6 +43,11 @@ class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer
     result: WindowItem | None = None
     answers: bool = False
     nth: int = 0
+
+    @property
+    def is_users(self) -> bool:
+        """Whether this is a message of the user."""
+        return self.entry.role == "user" and self.entry.type == "message"
 
     @property
     def unanswered(self) -> bool:
@@ -149,6 +158,70 @@ def _keys(call: Entry) -> set[_Key]:
     return {("id", call.call_id), ("named", call.name), ("named", None)}
 
 
+class ActiveState(msgspec.Struct, frozen=True, eq=False):
+    """The state block of a window, and the exchange that shows it, which has one item."""
+
+    state: State
+    exchange: Exchange
+
+    @classmethod
+    def of(cls, seq: int, record: StateSetter, position: int, price: Price) -> ActiveState | None:
+        """Return the block that a record sets, shown behind the item at `position`."""
+        state = record.state
+        if state is None:
+            return None
+        entry = state_entry(record, state)
+        tokens = price(entry) if state.text else 0
+        entry = msgspec.structs.replace(entry, seq=seq)
+        item = WindowItem(entry, position, tokens, False, STATE_INDEX, record.id)
+        return cls(state, Exchange((item,)))
+
+    @property
+    def item(self) -> WindowItem:
+        """The item that shows the block; it is not among the window's items."""
+        return self.exchange.items[0]
+
+    @property
+    def user_tokens(self) -> int:
+        """About how many tokens the user's messages have in it, with those that found no room."""
+        said = [item for item in self.state.items if item.section == "user"]
+        whole = {item.seq for item in said if not item.part}
+        length = sum(len(item.text) for item in said if not item.part or item.seq not in whole)
+        if not self.state.text:
+            return length // 3
+        return self.item.tokens * length // len(self.state.text)
+
+    def priced(self, price: Price) -> ActiveState:
+        """Return the block with another price."""
+        tokens = price(self.item.entry) if self.state.text else 0
+        item = msgspec.structs.replace(self.item, tokens=tokens)
+        return ActiveState(self.state, Exchange((item,)))
+
+    @classmethod
+    def unstored(cls, state: State, position: int, at: datetime) -> ActiveState:
+        """Return a block for a window that is never stored."""
+        entry = _entry_of("state", at, state)
+        tokens = own_count(entry) if state.text else 0
+        return cls(state, Exchange((WindowItem(entry, position, tokens, False, STATE_INDEX),)))
+
+
+def state_entry(record: StateSetter, state: State) -> Entry:
+    """Return an entry with the text of a record's state block, to be shown and counted."""
+    return _entry_of(f"{record.id}:state", record.at, state)
+
+
+def _entry_of(name: str, at: datetime, state: State) -> Entry:
+    return Entry(
+        id=name,
+        type="summary",
+        role="system",
+        content=state.text,
+        timestamp=at,
+        token_count=state.token_count,
+        metadata_json=encode_json({"recall": state.recall} if state.recall else None, "metadata"),
+    )
+
+
 class _Pairing:
     """The exchanges of a list of items that grows at its end."""
 
@@ -226,11 +299,20 @@ class _Pairing:
 
 
 class Window:
-    """The active entries of a session at `head`, in order: the part that contexts are built from."""
+    """The active entries of a session at `head`, in order: the part that contexts are built from.
 
-    __slots__ = ("_by_id", "_pairing", "epoch", "head", "items", "shares", "tokens")
+    `state` is the state block, which is no entry. Its tokens are among those of the window.
+    """
 
-    def __init__(self, items: Iterable[WindowItem] = (), head: int = 0, epoch: int = 0) -> None:
+    __slots__ = ("_by_id", "_pairing", "epoch", "head", "items", "shares", "state", "tokens")
+
+    def __init__(
+        self,
+        items: Iterable[WindowItem] = (),
+        head: int = 0,
+        epoch: int = 0,
+        state: ActiveState | None = None,
+    ) -> None:
         self.items = list(items)  # read it, do not change it
         self.head = head
         self.epoch = epoch
@@ -238,23 +320,35 @@ class Window:
         self.shares: dict[str, int] = {}  # the tokens by entry type
         for item in self.items:
             self._count(item, item.tokens)
+        self.state: ActiveState | None = None
+        self.set_state(state)
         self._by_id = {item.entry.id: item for item in self.items}
         self._pairing: _Pairing | None = None
 
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot) -> Window:
         """Return the window that a store has kept."""
-        items = [_stored(place, record) for place, record in snapshot.window]
-        return cls(items, snapshot.head, snapshot.epoch)
+        items = []
+        state = None
+        for place, record in snapshot.window:
+            if place.index == STATE_INDEX:
+                state = _stored_state(place, record)
+            else:
+                items.append(_stored(place, record))
+        return cls(items, snapshot.head, snapshot.epoch, state)
 
     def copy(self) -> Window:
         """Return a window of the same items."""
-        return Window(self.items, self.head, self.epoch)
+        return self.with_items(self.items)
+
+    def with_items(self, items: Iterable[WindowItem]) -> Window:
+        """Return a window of other items at the same place in the log."""
+        return Window(items, self.head, self.epoch, self.state)
 
     def followed_by(self, items: Sequence[WindowItem]) -> Window:
         """Return a copy of the window with more items; its unchanged exchanges are the same objects."""
         copies = [msgspec.structs.replace(item) for item in self.items]
-        window = Window([*copies, *items], self.head, self.epoch)
+        window = self.with_items([*copies, *items])
         exchanges = window.exchanges
         for number, (before, after) in enumerate(zip(self.exchanges, exchanges, strict=False)):
             if not before.is_like(after):
@@ -264,12 +358,27 @@ class Window:
 
     def priced(self, price: Price) -> Window:
         """Return a window of the same entries with other prices."""
-        return Window(priced(self.items, price), self.head, self.epoch)
+        state = self.state and self.state.priced(price)
+        return Window(priced(self.items, price), self.head, self.epoch, state)
 
     @property
     def exchanges(self) -> list[Exchange]:
         """The exchanges in order; read the list, do not keep it."""
         return self._paired().exchanges()
+
+    @property
+    def shown_exchanges(self) -> list[Exchange]:
+        """The exchanges with that of the state block among them, unless its text is empty."""
+        exchanges, state = self.exchanges, self.state
+        if state is None or not state.state.text:
+            return exchanges
+        at = bisect_right(exchanges, state.item.position, key=_position_of)
+        return [*exchanges[:at], state.exchange, *exchanges[at:]]
+
+    @property
+    def stored_items(self) -> list[WindowItem]:
+        """The items that a store keeps: that of the state block first, if there is one."""
+        return self.items if self.state is None else [self.state.item, *self.items]
 
     @property
     def pinned_tokens(self) -> int:
@@ -358,8 +467,32 @@ class Window:
         self.replace(at, at + 1, [msgspec.structs.replace(item, pinned=on)])
 
     def clear(self) -> None:
-        """Remove all entries."""
+        """Remove all entries and the state block."""
         self.replace(0, len(self.items), ())
+        self.set_state(None)
+
+    def set_state(self, state: ActiveState | None) -> None:
+        """Replace the state block."""
+        before = 0 if self.state is None else self.state.item.tokens
+        after = 0 if state is None else state.item.tokens
+        self.state = state
+        self.tokens += after - before
+        if before or after:
+            self.shares["state"] = after
+
+    def state_position(self) -> int:
+        """Return the position behind which the state block is shown.
+
+        It is that of the last summary that a compression made, or of the last leading system message.
+        """
+        position = 0
+        leading = True
+        for item in self.items:
+            entry = item.entry
+            leading = leading and entry.type == "message" and entry.role == "system"
+            if leading or (entry.type == "summary" and item.compression is not None):
+                position = item.position
+        return position
 
     def advance(self, head: int, epoch: int) -> None:
         """Set the place in the log that the window is at."""
@@ -369,6 +502,10 @@ class Window:
 
 def _position(item: WindowItem) -> int:
     return item.position
+
+
+def _position_of(exchange: Exchange) -> int:
+    return exchange.items[0].position
 
 
 def priced(items: Iterable[WindowItem], price: Price) -> list[WindowItem]:
@@ -390,3 +527,15 @@ def _stored(place: StoredItem, record: Record) -> WindowItem:
     entry = msgspec.structs.replace(entry, seq=place.seq, replacement=replacement)
     tokens = entry.token_count.tokens
     return WindowItem(entry, place.position, tokens, place.pinned, place.index, compression)
+
+
+def _stored_state(place: StoredItem, record: Record) -> ActiveState | None:
+    """Return the state block of a stored window."""
+    if not isinstance(record, StateSetter):
+        raise StoreError(f"the window refers to seq {place.seq}, which holds no state block")
+    return ActiveState.of(place.seq, record, place.position, own_count)
+
+
+def own_count(entry: Entry) -> int:
+    """Return an entry's tokens as they were counted when it was recorded."""
+    return entry.token_count.tokens

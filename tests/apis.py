@@ -41,6 +41,7 @@ class SyncUse:
         **settings: Any,
     ) -> None:
         self.clock = FakeClock()
+        self.gates: list[threading.Event] = []
         self.scripted = self.script(*replies)
         self.memory = self.manager(
             store, config=MemoryConfig(**SMALL | settings), counter=counter, clock=self.clock,
@@ -58,8 +59,9 @@ class SyncUse:
         return len(self.scripted.requests)
 
     def gate(self) -> Any:
-        """Return an event that a `Delayed` of this API waits for."""
-        return threading.Event()
+        """Return an event that a `Delayed` of this API waits for; `end` sets it."""
+        self.gates.append(threading.Event())
+        return self.gates[-1]
 
     def do(self, verb: str, *args: Any, session: str = SESSION, **keywords: Any) -> Any:
         """Call a method of the manager."""
@@ -108,6 +110,8 @@ class SyncUse:
 
     def end(self) -> None:
         """Free the resources of the API."""
+        for gate in self.gates:
+            gate.set()
 
 
 class AsyncUse(SyncUse):
@@ -181,6 +185,10 @@ class AioUse(AsyncUse):
 
     def gate(self) -> Any:
         return Gate()
+
+    def end(self) -> None:
+        super().end()
+        self.core.runtime.end()
 
 
 APIS = {"sync": SyncUse, "async": AsyncUse, "aio": AioUse}

@@ -610,7 +610,7 @@ def test_cancelled_compress_is_recorded_and_emitted_once(make: Make, is_async: b
         await asyncio.to_thread(released.wait, PATIENCE)
         return "a short summary"
 
-    memory = make(summarizer=asummarize if is_async else summarize)
+    memory = make(summarizer=asummarize if is_async else summarize, state_ratio=0)
     fill(memory)
 
     async def main() -> None:

@@ -23,28 +23,33 @@ PACKAGE = Path(memman.__file__).parent
 LAYERS = {
     "errors": 0, "files": 0, "display": 0, "entries": 0, "config": 0, "ids": 0,
     "extents": 0, "runtime": 0, "lazy_imports": 0,
-    "summary_metadata": 1,
-    "records": 1, "protocols": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
-    "log": 1, "results": 1,
+    "summary_metadata": 1, "spend": 1,
+    "state": 1, "records": 1, "protocols": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
+    "log": 1, "results": 1, "search": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
     "summarizers": 3, "providers": 3,
 
     "explain": 3,
+    "quoting": 3, "recall": 3,
     "session": 3,
     "core": 4,
     "async_manager": 5, "manager": 5,
-    "cli": 6, "report": 6, "testing": 6,
+    "cli": 6, "report": 6, "testing": 6, "mcp_server": 6,
 }  # fmt: skip
 ORDER_IN_LAYER_1 = (
-    "summary_metadata",
-    "records", "protocols", "window", "log", "events", "results", "hookspecs", "plugins",
+    "summary_metadata", "state", "spend",
+    "records", "protocols", "search", "window", "log", "events", "results", "hookspecs", "plugins",
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
-OF_AN_EXTRA = {"archive": {"zstandard"}, "stores": {"apsw"}}  # and its user
+OF_AN_EXTRA = {  # and its user
+    "archive": {"zstandard"},
+    "stores": {"apsw"},
+    "mcp_server": {"anyio", "mcp", "uvicorn"},
+}
 # Slow modules of the standard library and extras, imported inside functions.
 LATE = {
-    "apsw",
+    "anyio", "apsw", "mcp", "uvicorn",
     "asyncio", "sqlite3", "importlib", "subprocess", "shutil", "signal", "shlex", "urllib", "click", "rich",
     "tempfile", "gzip", "json", "zstandard",
 }  # fmt: skip
@@ -52,6 +57,10 @@ LATE = {
 ON_FIRST_USE = {
     ("memman.cli", "memman.cli.app"),  # the command explains first how to install click
     ("memman.cli.plugins", "memman.cli.conformance"),
+    ("memman.cli.mcp", "memman.mcp_server.http"),
+    ("memman.cli.mcp", "memman.mcp_server.server"),
+    ("memman.cli.mcp", "memman.mcp_server.sources"),
+    ("memman.cli.mcp", "memman.mcp_server.tools"),
     ("memman.core.methods", "memman.counting"),
     ("memman.core.methods", "memman.session"),
     ("memman.core.methods", "memman.session.exporter"),
@@ -61,9 +70,19 @@ ON_FIRST_USE = {
     ("memman.formats.lenient", "memman.formats.rules"),
     ("memman.summarizers.adapters", "memman.summarizers.command"),
 }
-AWAITING = {"session", "core", "async_manager", "runtime", "events", "testing"}
+AWAITING = {
+    "session",
+    "core",
+    "async_manager",
+    "recall",
+    "runtime",
+    "events",
+    "testing",
+    "mcp_server",
+}
 HEAVY = ("openai", "anthropic", "tiktoken", "click", "rich", "asyncio", "sqlite3", "subprocess",
-         "httpx", "pydantic",         "importlib.metadata", "hypothesis", "pytest")  # fmt: skip
+         "httpx", "pydantic", "mcp", "starlette", "uvicorn",
+         "importlib.metadata", "hypothesis", "pytest")  # fmt: skip
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -130,7 +149,7 @@ def test_layer_1_imports_only_earlier_modules():
             continue
         for module, _ in imported(MODULES[name], name):
             other = part(module)
-            if module.startswith("memman.") and LAYERS[other] == 1:
+            if module.startswith("memman.") and LAYERS[other] == 1 and other != own:
                 assert ORDER_IN_LAYER_1.index(other) < ORDER_IN_LAYER_1.index(own), (
                     f"{name} imports {module}"
                 )
@@ -230,7 +249,9 @@ def test_classes_have_at_most_45_members_and_3_ancestors(name):
     for cls in vars(importlib.import_module(name)).values():
         if not isinstance(cls, type) or cls.__module__ != name:
             continue
-        if "Manager" in cls.__name__ or issubclass(cls, AsyncMethods):  # the methods of both managers
+        if "Manager" in cls.__name__ or issubclass(
+            cls, AsyncMethods
+        ):  # the methods of both managers
             continue
         lineage = [base for base in cls.__mro__ if base.__module__.startswith("memman")]
         members = {member for base in lineage for member in vars(base) if member[:2] != "__"}
@@ -306,7 +327,7 @@ def test_every_module_and_public_definition_is_documented(name):
 
 
 # ---------------------------------------------------------------- the two managers
-NOT_AWAITED = {"follow", "on"}  # an iterator, and a plain method
+NOT_AWAITED = {"follow", "observe", "on", "recall_tool"}  # an iterator, and plain methods
 
 
 @pytest.mark.package("ruff")

@@ -480,6 +480,9 @@ BAD_SETTINGS: list[dict[str, Any]] = [
     {"reserve_output": -1},
     {"auto_compress": 1},
     {"background": "yes"},
+    {"cache_ttl": 0},
+    {"compress_when_cold": None},
+    {"summarize_on_prefix": 1},
     {"strategy": "nope"},
     {"count_policy": "guess"},
     {"summarize_timeout": 0},
@@ -1416,7 +1419,7 @@ def test_invalid_id_is_refused_at_every_add() -> None:
 
 
 def test_time_without_a_zone_is_refused_at_every_add() -> None:
-    times = iter([datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1)])  # noqa: DTZ001 - the fault
+    times = iter(datetime(2026, 1, 1, tzinfo=zone) for zone in (UTC, None, UTC))
     memory = manager(clock=lambda: next(times))
     memory.add_user_message("s", "x")
     refused(InvalidInput, "clock", lambda memory: memory.add_user_message("s", "y"), memory)

@@ -202,7 +202,7 @@ def test_automatic_reason_names_the_entries_limit() -> None:
 
 
 def test_reason_names_entries_above_the_target() -> None:
-    memory = memory_of(recent_window=4)
+    memory = memory_of(recent_window=4, state_ratio=0)
     memory.add_user_message(S, "rule " * 400, pinned=True)
     fill(memory, 10)
     reason = memory.compress(S, target_tokens=300).reason

@@ -53,6 +53,9 @@ DEFAULTS = {
     "reserve_output": None,
     "auto_compress": True,
     "background": False,
+    "cache_ttl": 300.0,
+    "compress_when_cold": True,
+    "summarize_on_prefix": True,
     "strategy": "default",
     "count_policy": "local",
     "summarize_timeout": 60.0,
@@ -360,7 +363,12 @@ def test_few_old_entries_become_a_digest_by_hand() -> None:
 
 def test_compression_ratio_caps_a_summary() -> None:
     for ratio, tokens in ((0.3, 100), (0.05, 60)):
-        memory = manager(lambda prompt: "abcd" * 100, compression_ratio=ratio, auto_compress=False)
+        memory = manager(
+            lambda prompt: "abcd" * 100,
+            compression_ratio=ratio,
+            auto_compress=False,
+            state_ratio=0,
+        )
         fill(memory, 20, 100)
         memory.compress("s", target_tokens=1_000)
         [summary] = memory.get_summaries("s")
@@ -382,7 +390,11 @@ def test_max_entry_ratio_is_the_first_clipping_size() -> None:
     left = []
     for ratio in (0.05, 0.45):
         memory = manager(
-            max_tokens=2_000, max_entry_ratio=ratio, strategy=(clip_large,), auto_compress=False
+            max_tokens=2_000,
+            max_entry_ratio=ratio,
+            strategy=(clip_large,),
+            auto_compress=False,
+            state_ratio=0,
         )
         for tokens in (1_000, 990, 300):
             fill(memory, 1, tokens)

@@ -23,6 +23,7 @@ hold, by name of the rule or invariant:
     a compression makes no window larger                 compress
     a fork is a prefix of the log                        a_fork_is_a_prefix_without_what_was_deleted
     a session is listed with the totals of its log       the_list_of_sessions_is_the_plain_fold
+    a search finds what a scan of the log finds          a_search_finds_what_a_scan_finds
     each record is emitted once, and nothing else is        every_record_was_told_once_in_log_order
 
 They hold on every kind of store. On persistent ones the two managers have a store each, and a manager
@@ -40,7 +41,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 import pytest
@@ -74,11 +75,12 @@ from memman.formats.rules import check
 from memman.log import History, LogState
 from memman.protocols import Appended
 from memman.records import Added, Compressed, Record, encode, ids_retracted_by
+from memman.results import EntryState
 from memman.session.log import SessionLog
 from memman.session.policy import CompressionPolicy
 from memman.stores import MemoryStore, SQLiteStore
 from memman.testing import FakeClock, record_events, sequential_ids
-from memman.window import WindowItem
+from memman.window import STATE_INDEX, WindowItem
 from tests.examples import examples
 from tests.kinds import InFile, InMemory, InPostgres, Kind
 from tests.oracle import Oracle
@@ -637,7 +639,9 @@ class Laws(RuleBasedStateMachine):
             name, text = self._pick(data, free), self._mark()
             self.last = "add_user_message", (text,), {"id": name}
             entry = self._do("add_user_message", text, id=name, elsewhere=elsewhere, compress=False)
-            assert entry.seq == self.apis[0].store.state(SESSION)[0], "an entry was taken for another"
+            assert entry.seq == self.apis[0].store.state(SESSION)[0], (
+                "an entry was taken for another"
+            )
 
     @rule(
         when=st.sampled_from(["before", "after"]),
@@ -916,9 +920,34 @@ class Laws(RuleBasedStateMachine):
             one.compression_id for one in explanation.compressions if one.state == "in force"
         }
         assert folded | holding == {*oracle.compressions, *oracle.retractions}
-        for name in holding - set(oracle.retractions):  # only a compression in force can be undone directly
+        # Only a compression in force can be undone directly.
+        for name in holding - set(oracle.retractions):
             made = [item.entry for item in oracle.compressions[name].replacements if item.entry]
             assert {entry.id for entry in made} <= oracle.active
+
+    @rule(data=st.data())
+    def a_search_finds_what_a_scan_finds(self, data: st.DataObject) -> None:
+        mark = f"mk{data.draw(st.integers(1, self.number))}q"
+        log = self._log()
+        oracle = Oracle.of(log)
+        marked = {
+            seq: record.id
+            for seq, record in log
+            if isinstance(record, Added) and mark in MARK.findall(record.entry.text)
+        }
+        newest = {record.id: seq for seq, record in log if isinstance(record, Added)}
+        of_era = {seq for seq, name in marked.items() if name in oracle.era and newest[name] == seq}
+        for api in self.apis:
+            hits = api.do(("search", (mark,), {"limit": 100}))
+            assert {hit.entry.seq for hit in hits} == of_era
+            for hit in hits:
+                name = hit.entry.id
+                assert (hit.state == "active") == (name in oracle.active)
+                assert (hit.state == "dropped") == (name in oracle.dropped())
+            hits = api.do(("search", (mark,), {"limit": 100, "states": get_args(EntryState)}))
+            assert {hit.entry.seq for hit in hits} == set(marked)
+            others = {hit.state for hit in hits if hit.entry.seq not in of_era}
+            assert others <= {"retracted", "cleared"}
 
     @rule()
     def an_export_imports_to_the_same_session(self) -> None:
@@ -946,7 +975,7 @@ class Laws(RuleBasedStateMachine):
             snapshot = api.store.load(FORK)
             live = api.do(("get_active_entries", (), {}), FORK)
             assert [entry.id for entry in live] == oracle.window()
-            assert [item.place() for item in folded.items] == [
+            assert [item.place() for item in folded.state.window.stored_items] == [
                 place for place, _ in snapshot.window
             ]
             assert snapshot.totals == folded.totals
@@ -971,9 +1000,9 @@ class Laws(RuleBasedStateMachine):
             assert [entry.id for entry in live if entry.pinned] == [
                 name for name in oracle.window() if name in oracle.pins
             ]
-            assert [item.place() for item in folded.items] == places
+            assert [item.place() for item in folded.state.window.stored_items] == places
             assert [item.entry.id for item in folded.items] == oracle.window()
-            positions = [place.position for place in places]
+            positions = [place.position for place in places if place.index != STATE_INDEX]
             assert positions == sorted(set(positions)), "positions are not in order"
             assert (snapshot.head, snapshot.epoch) == (oracle.head, oracle.epoch)
             assert snapshot.totals == folded.totals

@@ -720,6 +720,19 @@ def setting_max_entry_ratio() -> None:
     assert left == [True, False]
 
 
+def setting_state_ratio() -> None:
+    blocks = []
+    for ratio in (0, 0.05, 0.3):
+        memory = manager(max_tokens=2_000, state_ratio=ratio)
+        for number in range(500):
+            memory.add_tool_call(S, "read", {"path": f"src/{number}.py"}, call_id=f"c{number}")
+            memory.add_tool_result(S, "read", "word " * 20, call_id=f"c{number}")
+        fill(memory, 10)
+        memory.compress(S)
+        blocks.append(memory.build_context(S).breakdown.get("state", 0))
+    assert blocks[0] == 0 < blocks[1] < blocks[2]
+
+
 def setting_overhead_tokens() -> None:
     assert not _compressed_after(manager(max_tokens=300), 20)
     assert _compressed_after(manager(max_tokens=300, overhead_tokens=150), 20)
@@ -756,6 +769,27 @@ def setting_background() -> None:
         memory.close()
         assert threads
         assert (threading.current_thread().name in threads) is not background
+
+
+def setting_cache_ttl() -> None:
+    assert not _compresses_after_pause(cache_ttl=400)
+    assert not _compresses_after_pause(cache_ttl=None)
+
+
+def setting_compress_when_cold() -> None:
+    assert _compresses_after_pause()
+    assert not _compresses_after_pause(compress_when_cold=False)
+
+
+def _compresses_after_pause(**settings: Any) -> bool:
+    clock = FakeClock()
+    config = MemoryConfig(max_tokens=8_000, **settings)
+    memory = MemoryManager(counter=words, config=config, clock=clock)
+    memory.add_user_message(S, "Read it.")
+    memory.add_assistant_message(S, "word " * 7_500, compress=False)
+    clock.advance(timedelta(minutes=6))
+    memory.add_user_message(S, "And now?")
+    return bool(memory.explain(S).compressions)
 
 
 def setting_strategy() -> None:
@@ -840,6 +874,21 @@ def setting_summary_prompt() -> None:
     fill(memory, 20)
     memory.compress(S)
     assert scripted.requests[0].prompt.startswith("Kurz, bitte: [memman conversation]")
+
+
+class _ScriptedGPT(ScriptedSummarizer):
+    prefix_formats = ("openai-chat",)
+    model = "openai/gpt-5"
+
+
+def setting_summarize_on_prefix() -> None:
+    for on in (True, False):
+        scripted = _ScriptedGPT("short")
+        memory = manager(scripted, model="gpt-5", max_tokens=20_000, summarize_on_prefix=on)
+        fill(memory, 500)
+        memory.build_context(S)
+        memory.compress(S, target_tokens=1_000)
+        assert (scripted.requests[0].prefix is not None) is on
 
 
 def _live_after(**settings: Any) -> set[str]:

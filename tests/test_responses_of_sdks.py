@@ -16,6 +16,7 @@ from google import genai
 from google.genai.types import HttpOptions
 
 from memman import MemoryManager
+from memman.events import Usage
 from memman.formats.bedrock import sdk_messages
 from memman.formats.rules import check
 from memman.records import UsageReported
@@ -28,12 +29,12 @@ CHAT = {
         "tool_calls": [{"id": "c1", "type": "function",
                         "function": {"name": "look", "arguments": '{"at": null}'}}]}}],
     "usage": {"prompt_tokens": 120, "completion_tokens": 7, "total_tokens": 127,
-              "prompt_tokens_details": {"cached_tokens": 64, "audio_tokens": 0}},
+              "prompt_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 40, "audio_tokens": 0}},
 }  # fmt: skip
 RESPONSE = {
     "id": "r", "object": "response", "created_at": 1, "model": "gpt-5", "status": "completed",
     "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
-    "usage": {"input_tokens": 120, "input_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 0},
+    "usage": {"input_tokens": 120, "input_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 40},
               "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 127},
     "output": [
         {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "gAAA"},
@@ -48,15 +49,16 @@ CLAUDE = {
     "stop_sequence": None, "content": [
         {"type": "thinking", "thinking": "hm", "signature": "c2ln"}, {"type": "text", "text": "I look."},
         {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": None}}],
-    "usage": {"input_tokens": 56, "cache_read_input_tokens": 64, "cache_creation_input_tokens": 0,
+    "usage": {"input_tokens": 16, "cache_read_input_tokens": 64, "cache_creation_input_tokens": 40,
+              "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 30},
               "output_tokens": 7},
 }  # fmt: skip
 GEMINI = {
     "candidates": [{"finishReason": "STOP", "index": 0, "content": {"role": "model", "parts": [
         {"text": "I look."},
         {"functionCall": {"name": "look", "args": {"at": None}}, "thoughtSignature": "YWJj"}]}}],
-    "usageMetadata": {"promptTokenCount": 120, "candidatesTokenCount": 7, "totalTokenCount": 127,
-                      "cachedContentTokenCount": 64},
+    "usageMetadata": {"promptTokenCount": 120, "candidatesTokenCount": 4, "thoughtsTokenCount": 3,
+                      "totalTokenCount": 127, "cachedContentTokenCount": 64},
     "modelVersion": "gemini-3", "responseId": "x",
 }  # fmt: skip
 CONVERSE = {
@@ -64,8 +66,9 @@ CONVERSE = {
         {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}}, {"text": "I look."},
         {"toolUse": {"toolUseId": "c1", "name": "look", "input": {"at": None}}}]}},
     "stopReason": "tool_use", "metrics": {"latencyMs": 1},
-    "usage": {"inputTokens": 56, "outputTokens": 7, "totalTokens": 127, "cacheReadInputTokens": 64,
-              "cacheWriteInputTokens": 0},
+    "usage": {"inputTokens": 16, "outputTokens": 7, "totalTokens": 127, "cacheReadInputTokens": 64,
+              "cacheWriteInputTokens": 40,
+              "cacheDetails": [{"ttl": "5m", "inputTokens": 10}, {"ttl": "1h", "inputTokens": 30}]},
 }  # fmt: skip
 
 Ask = Callable[[str, list[Any]], Any]
@@ -121,6 +124,22 @@ SDKS: dict[str, tuple[str, str, dict[str, Any], Ask]] = {
     "google-genai": ("gemini", ":generateContent", GEMINI, gemini),
     "boto3": ("bedrock", "/converse", CONVERSE, converse),
 }
+# What each format reports: input, output, read from the cache, written to it, and that for an hour.
+USAGES = {
+    "openai-chat": (120, 7, 64, 40, 0),
+    "openai-responses": (120, 7, 64, 40, 0),
+    "anthropic": (120, 7, 64, 40, 30),
+    "gemini": (120, 7, 64, 0, 0),
+    "bedrock": (120, 7, 64, 40, 30),
+}
+
+
+def tokens_of(usage: UsageReported | Usage) -> tuple[int, ...]:
+    """Return the tokens of a record or of an event."""
+    return (
+        usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cache_written_tokens,
+        usage.cache_written_1h_tokens,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("sdk", SDKS)
@@ -153,12 +172,17 @@ def test_response_is_accepted_unchanged_and_the_loop_continues(sdk: str) -> None
 def test_usage_is_read_from_the_response(sdk: str) -> None:
     form, path, body, ask = SDKS[sdk]
     memory = MemoryManager(counter="chars4")
+    events: list[Usage] = []
+    memory.on(Usage, events.append)
     memory.add_user_message("s", "Where is it?")
     with loopback(path, Answer(200, body)) as server:
         memory.record_usage("s", ask(server.url, memory.build_context("s", format=form).messages))
     usage = memory.export_session("s").log[-1]
     assert isinstance(usage, UsageReported)
-    assert (usage.input_tokens, usage.output_tokens, usage.cached_tokens) == (120, 7, 64)
+    assert [tokens_of(each) for each in (usage, *events)] == [USAGES[form]] * 2
+    copy = MemoryManager(counter="chars4")
+    copy.import_session(memory.export_session("s").to_json())
+    assert copy.export_session("s").log[-1] == usage
 
 
 def stream(*events: dict[str, Any]) -> Answer:

@@ -22,7 +22,16 @@ from memman.records import UsageReported
 from memman.testing import Answer, loopback
 from tests.docs.loopback import event_stream, server_sent
 from tests.examples import examples
-from tests.test_responses_of_sdks import CHAT, CLAUDE, CONVERSE, GEMINI, RESPONSE, bedrock_runtime
+from tests.test_responses_of_sdks import (
+    CHAT,
+    CLAUDE,
+    CONVERSE,
+    GEMINI,
+    RESPONSE,
+    USAGES,
+    bedrock_runtime,
+    tokens_of,
+)
 
 ARGUMENTS = ('{"at"', ": nu", "ll}")
 
@@ -184,10 +193,10 @@ SDKS: dict[str, tuple[str, str, Answer, dict[str, Any], Ask]] = {
 }  # fmt: skip
 
 
-def usages(memory: MemoryManager) -> list[tuple[int, int, int]]:
+def usages(memory: MemoryManager) -> list[tuple[int, ...]]:
     log = memory.export_session("s").log
     reports = [record for record in log if isinstance(record, UsageReported)]
-    return [(one.input_tokens, one.output_tokens, one.cached_tokens) for one in reports]
+    return [tokens_of(one) for one in reports]
 
 
 @pytest.mark.parametrize("sdk", SDKS)
@@ -204,7 +213,7 @@ def test_the_pieces_of_a_stream_are_the_response_that_they_make(sdk: str) -> Non
         whole.add_messages("s", body)
         [call] = [entry for entry in added if entry.type == "tool_call"]
         assert (call.name, json.loads(call.text)) == ("look", {"at": None})
-        assert usages(streamed) == usages(whole) == [(120, 7, 64)]
+        assert usages(streamed) == usages(whole) == [USAGES[form]]
         shown = [memory.build_context("s", format=form).messages for memory in (streamed, whole)]
         assert shown[0] == shown[1]
         streamed.add_tool_result("s", "look", "here", call_id=call.call_id)

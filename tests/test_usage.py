@@ -128,6 +128,38 @@ def test_sdk_object_is_read_as_its_dict(shape: str) -> None:
     assert read(SdkUsage()) == expected
 
 
+HOURS: dict[str, dict[str, Any]] = {
+    "Anthropic": {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 46,
+        "cache_creation": {"ephemeral_5m_input_tokens": 6, "ephemeral_1h_input_tokens": 40},
+    },
+    "Bedrock Converse": {
+        "inputTokens": 10,
+        "cacheWriteInputTokens": 46,
+        "cacheDetails": [{"ttl": "5m", "inputTokens": 6}, {"ttl": "1h", "inputTokens": 40}],
+    },
+    "LangChain": {
+        "input_tokens": 56,
+        "input_token_details": {"ephemeral_5m_input_tokens": 6, "ephemeral_1h_input_tokens": 40},
+    },
+}
+
+
+@pytest.mark.parametrize("shape", HOURS)
+def test_tokens_written_for_an_hour_are_kept_apart(shape: str) -> None:
+    billed = billed_tokens(HOURS[shape])
+    assert (billed.input, billed.cache_written, billed.cache_written_1h) == (56, 46, 40)
+    record = usage_of(billed, "u1", AT, None)
+    assert (record.cache_written_tokens, record.cache_written_1h_tokens) == (46, 40)
+
+
+@pytest.mark.parametrize("details", [5, {"ttl": "1h"}, [{"ttl": "1h", "inputTokens": -1}]])
+def test_bad_details_of_a_cache_are_refused(details: Any) -> None:
+    with pytest.raises(InvalidInput, match="usage has"):
+        billed_tokens({"inputTokens": 10, "outputTokens": 1, "cacheDetails": details})
+
+
 @pytest.mark.parametrize("usage", [{}, {"total_tokens": 5}, {"output_tokens": 5}])
 def test_missing_input_tokens_error_names_the_keys(usage: dict[str, int]) -> None:
     with pytest.raises(InvalidInput, match="usage names no input tokens"):
@@ -192,6 +224,7 @@ def test_usage_in_numbers_is_recorded() -> None:
         output_tokens=7,
         cached_tokens=64,
         cache_written_tokens=46,
+        cache_written_1h_tokens=6,
     )
     [item] = memory.feed("s", after=2)
     assert isinstance(item.record, UsageReported)
@@ -199,6 +232,7 @@ def test_usage_in_numbers_is_recorded() -> None:
     for seen in (*heard, item.record):
         assert (seen.model, seen.input_tokens, seen.output_tokens) == ("m", 120, 7)
         assert (seen.cached_tokens, seen.cache_written_tokens) == (64, 46)
+        assert seen.cache_written_1h_tokens == 6
 
 
 @pytest.mark.parametrize(
@@ -212,6 +246,7 @@ def test_usage_in_numbers_is_recorded() -> None:
         {"input_tokens": True},
         {"input_tokens": 12, "cached_tokens": 1.5},
         {"input_tokens": 12, "cached_tokens": 6, "cache_written_tokens": 7},
+        {"input_tokens": 12, "cache_written_tokens": 6, "cache_written_1h_tokens": 7},
     ],
 )
 def test_bad_numbers_of_usage_are_refused(given: dict[str, Any]) -> None:

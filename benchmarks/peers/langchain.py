@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -88,12 +88,19 @@ def _shown(message: Any) -> Shown:
     return Shown("message", message.content)
 
 
-def scripted_model(instruments: Instruments) -> Any:
-    """A chat model that answers with the scripted summary and counts with the given counter."""
-    return instruments.shared("langchain model", lambda: _scripted_model(instruments))
+def _content(message: Any) -> str:
+    return str(message.content)
 
 
-def _scripted_model(instruments: Instruments) -> Any:
+def scripted_model(instruments: Instruments, text_of: Callable[[Any], str] = _content) -> Any:
+    """A chat model that answers with the scripted summary and counts with the given counter.
+
+    `text_of` returns what the summarizer reads of a message.
+    """
+    return instruments.shared("langchain model", lambda: _scripted_model(instruments, text_of))
+
+
+def _scripted_model(instruments: Instruments, text_of: Callable[[Any], str]) -> Any:
     base = import_module("langchain_core.language_models.chat_models").BaseChatModel
     outputs = import_module("langchain_core.outputs")
     message_types = import_module("langchain_core.messages")
@@ -101,7 +108,7 @@ def _scripted_model(instruments: Instruments) -> Any:
     def answer(
         _self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any
     ) -> Any:
-        prompt = "".join(str(message.content) for message in messages)
+        prompt = "".join(map(text_of, messages))
         reply = message_types.AIMessage(instruments.summarize(prompt))
         return outputs.ChatResult(generations=[outputs.ChatGeneration(message=reply)])
 

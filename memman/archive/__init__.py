@@ -15,7 +15,8 @@ from memman.archive.document import (
 )
 from memman.archive.info import ArchiveInfo, Packing, Source, Target
 from memman.archive.limits import ArchiveLimits
-from memman.archive.validation import with_entries
+from memman.archive.redaction import Redactor, redacted_state
+from memman.archive.validation import with_sound_state
 from memman.lazy_imports import on_first_use
 
 if TYPE_CHECKING:
@@ -55,5 +56,7 @@ __all__ = [
     "session_of",
     "state_of",
     "verify",
-    "with_entries",
+    "Redactor",
+    "redacted_state",
+    "with_sound_state",
 ]

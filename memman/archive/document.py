@@ -15,7 +15,14 @@ from typing import Any
 import msgspec
 
 from memman.archive.limits import DEFAULT_LIMITS, MOST_FAULTS, ArchiveLimits, too_much
-from memman.archive.validation import LogChecker, Recount, check_record, verified, with_entry
+from memman.archive.validation import (
+    LogChecker,
+    Recount,
+    check_record,
+    verified,
+    with_entry,
+    with_sound_state,
+)
 from memman.display import safe_repr
 from memman.entries import Entry, check_id
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
@@ -158,7 +165,7 @@ def totals_of(history: History) -> Totals:
         entries=len(history.added),
         tokens=sum(entry.token_count.tokens for entry in history.added.values()),
         active_entries=len(history.items),
-        active_tokens=sum(item.tokens for item in history.items),
+        active_tokens=history.state.window.tokens,
     )
 
 
@@ -271,7 +278,7 @@ def _recounted(records: Sequence[Record], counter: Recount) -> list[Record]:
     def recounted(entry: Entry) -> Entry:
         return entry if entry.id in erased else verified(entry, counter)
 
-    return [with_entry(record, recounted) for record in records]
+    return [with_sound_state(with_entry(record, recounted), counter) for record in records]
 
 
 def _completed(records: Sequence[Record]) -> tuple[Record, ...]:

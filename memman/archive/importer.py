@@ -13,8 +13,15 @@ import msgspec
 from memman.archive.info import ArchiveInfo, Source
 from memman.archive.limits import DEFAULT_LIMITS, ArchiveLimits
 from memman.archive.reader import ArchiveReader
+from memman.archive.redaction import Redactor
 from memman.archive.temp_file import RecordFile
-from memman.archive.validation import LogChecker, Recount, entries_of, verified, with_entry
+from memman.archive.validation import (
+    LogChecker,
+    Recount,
+    verified,
+    with_entry,
+    with_sound_state,
+)
 from memman.display import safe_repr
 from memman.entries import Entry, is_path
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
@@ -40,7 +47,7 @@ class ArchiveImport:
         source: Source,
         limits: ArchiveLimits | None = None,
         counter: Recount | None = None,
-        redacted: Callable[[Entry], Entry] | None = None,
+        redact: Callable[[Entry], Entry] | None = None,
         *,
         trusted: bool = True,
     ) -> None:
@@ -49,7 +56,7 @@ class ArchiveImport:
         if not isinstance(self._limits, ArchiveLimits):
             raise InvalidInput(f"limits must be ArchiveLimits, not {type(limits).__name__}")
         self._counter = counter
-        self._redacted = redacted
+        self._redactor = None if redact is None else Redactor(redact)
         self._trusted = trusted
         # The log's settings, its window up to `floor` for a commit of the whole log, and the place after
         # which every added entry is in the window.
@@ -93,16 +100,20 @@ class ArchiveImport:
         except (Refused, EntryNotFound, InvalidInput) as error:
             reader.faults.add(seq + 1, f"{type(record).__name__}: {error}")
         else:
-            redacted = self._redacted
-            record = trusting(record, self._trusted)
-            self.records.append(record if redacted is None else with_entry(record, redacted))
+            self.records.append(self._redacted(trusting(record, self._trusted)))
             return True
         return False
+
+    def _redacted(self, record: Record) -> Record:
+        """Return the record as it is to be stored."""
+        if self._redactor is not None:
+            record = self._redactor.record(record)
+        return record if self._counter is None else with_sound_state(record, self._counter)
 
     def _counted(self, seq: int, record: Record) -> Record:
         """Return the record with correct counts, as far as they can be computed."""
         counter = self._counter
-        if counter is None or not entries_of(record):
+        if counter is None:
             return record
 
         def counted(entry: Entry) -> Entry:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from memman.config import MemoryConfig, readable
+from memman.display import safe_repr
 from memman.entries import (
     MOST_TOKENS,
     Entry,
@@ -31,10 +32,14 @@ from memman.records import (
     Opened,
     Record,
     SettingsInEffect,
+    StateSetter,
     UsageReported,
     ids_made_by,
 )
+from memman.spend import MOST_DOLLARS
+from memman.state import MESSAGES, State, is_section, state_text
 from memman.summary_metadata import covered_by
+from memman.window import state_entry
 
 
 class Recount(Protocol):
@@ -62,7 +67,7 @@ class FoldedLog:
         """Return the window up to `floor`, for a commit of the whole log: 0 is its first record."""
         return [
             StoredItem(1 - item.entry.seq, item.index, item.position, item.pinned)
-            for item in self.history.items
+            for item in self.history.state.window.stored_items
             if item.position <= self.floor
         ]
 
@@ -80,6 +85,14 @@ class LogChecker(FoldedLog):
         if isinstance(record, Configured):
             MemoryConfig().updated(readable(self.history.totals.settings | record.changes))
         super().take(seq, record)
+        if isinstance(record, StateSetter) and record.state is not None:
+            self._check_sources(record.state)
+
+    def _check_sources(self, state: State) -> None:
+        """Raise `InvalidInput` for a text that no deletion would remove."""
+        for name in state.sources:
+            if name and name not in self.history.added:
+                raise InvalidInput(f"a state block has an unknown source {safe_repr(name)}")
 
     def _take_ids(self, record: Record) -> None:
         for entry_id in ids_made_by(record):
@@ -95,6 +108,8 @@ def check_record(record: Record) -> None:
     """Raise `InvalidInput` for a record that memman would not have written, whatever came before it."""
     if record.at.tzinfo is None:
         raise InvalidInput(f"the time {record.at} has no time zone")
+    if isinstance(record, StateSetter) and record.state is not None:
+        _check_state(record.state)
     if isinstance(record, Added):
         check_id(record.id, "the entry's id")
         _check_entry(record.entry)
@@ -111,14 +126,14 @@ def check_record(record: Record) -> None:
         _check_retraction(record)
         cost = record.cost
         _check_tokens(record.tokens_before, record.tokens_after, cost.calls)
-        _check_tokens(cost.input_tokens, cost.output_tokens)
+        _check_tokens(cost.input_tokens, cost.output_tokens, cost.unpriced)
+        _check_tokens(cost.cached_tokens, cost.cache_written_tokens)
+        _check_dollars(cost.dollars)
         _check_observed(record.settings)
     elif isinstance(record, Described):
         _check_metadata(record.metadata)
     elif isinstance(record, UsageReported):
-        _check_tokens(record.input_tokens, record.output_tokens)
-        _check_tokens(record.cached_tokens, record.cache_written_tokens)
-        _check_tokens(record.estimated, record.counted)
+        _check_usage(record)
 
 
 def entries_of(record: Record) -> list[Entry]:
@@ -128,11 +143,6 @@ def entries_of(record: Record) -> list[Entry]:
     if isinstance(record, Compressed):
         return [item.entry for item in record.replacements if item.entry is not None]
     return []
-
-
-def with_entries(records: Sequence[Record], change: Callable[[Entry], Entry]) -> tuple[Record, ...]:
-    """Return the records with `change` applied to every entry in them."""
-    return tuple(with_entry(record, change) for record in records)
 
 
 def with_entry(record: Record, change: Callable[[Entry], Entry]) -> Record:
@@ -146,6 +156,17 @@ def with_entry(record: Record, change: Callable[[Entry], Entry]) -> Record:
         )
         return msgspec.structs.replace(record, replacements=items)
     return record
+
+
+def with_sound_state(record: Record, counter: Recount) -> Record:
+    """Return the record with the text and a correct count of its state block; too high a count stays."""
+    if not isinstance(record, StateSetter) or record.state is None:
+        return record
+    state = msgspec.structs.replace(record.state, text=state_text(record.state.items))
+    count, true = state.token_count, counter.count_entry(state_entry(record, state))
+    if count.counter in (counter.fingerprint, "") and count.tokens < true.tokens:
+        state = msgspec.structs.replace(state, token_count=true)
+    return msgspec.structs.replace(record, state=state)
 
 
 def verified(entry: Entry, counter: Recount) -> Entry:
@@ -182,12 +203,46 @@ def _check_entry(entry: Entry) -> None:
             raise InvalidInput(what) from None
 
 
+def _check_state(state: State) -> None:
+    """Raise `InvalidInput` for a state block that the next compression could not be built from."""
+    _check_tokens(state.token_count.tokens, state.values, state.kept)
+    for item in state.items:
+        if not item.sources or not all(0 <= each < len(state.sources) for each in item.sources):
+            raise InvalidInput("an item of a state block has no source")
+        if not any(state.sources[each] for each in item.sources):
+            raise InvalidInput("an item of a state block has only deleted sources")
+        if not is_section(item.section):
+            raise InvalidInput(f"a state block has no section {safe_repr(item.section)}")
+        if not _is_line(item.section) or not (item.section in MESSAGES or _is_line(item.text)):
+            raise InvalidInput(f"the section {safe_repr(item.section)} has a text of several lines")
+        _check_tokens(item.seq, item.part)
+
+
+def _is_line(text: str) -> bool:
+    return text.splitlines() in ([], [text])
+
+
 def _check_tokens(*numbers: int) -> None:
     for number in numbers:
         if not 0 <= number <= MOST_TOKENS:
             raise InvalidInput(
                 f"{number} is not a number of tokens: it must be in 0 .. {MOST_TOKENS}"
             )
+
+
+def _check_usage(record: UsageReported) -> None:
+    _check_tokens(record.input_tokens, record.output_tokens)
+    _check_tokens(record.cached_tokens, record.cache_written_tokens)
+    _check_tokens(record.cache_written_1h_tokens, record.hidden_tokens)
+    _check_tokens(record.estimated, record.counted)
+    if record.charge is not None:
+        _check_dollars(*msgspec.structs.astuple(record.charge))
+
+
+def _check_dollars(*amounts: float) -> None:
+    for amount in amounts:
+        if not 0 <= amount <= MOST_DOLLARS:
+            raise InvalidInput(f"{amount} is not an amount of US dollars")
 
 
 def _check_metadata(metadata: dict[str, Any]) -> None:

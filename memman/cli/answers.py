@@ -17,13 +17,14 @@ from memman.compression import CompressionPlan
 from memman.counting import Candidate
 from memman.entries import Accuracy, Entry, Method, TokenCount
 from memman.events import CompressionResult
-from memman.explain import Comparison, Shares, Trace
+from memman.explain import Comparison, Shares, StateBlock, Trace
 from memman.formats.rules import Violation
 from memman.plugins import PluginInfo
-from memman.protocols import FeedItem, ModelInfo, ModelRef, SessionInfo
+from memman.protocols import FeedItem, ModelInfo, ModelRef, Prices, SessionInfo
 from memman.records import Replacement
 from memman.report.usage import Usage
-from memman.results import SessionStats
+from memman.results import Hit, SessionStats
+from memman.spend import Spend
 
 DOCUMENT_VERSION: Literal[1] = 1
 
@@ -54,6 +55,7 @@ class StatsAnswer(Answer, frozen=True, kw_only=True, tag="stats"):
     stats: SessionStats
     usage: Usage
     shares: Shares
+    state: StateBlock | None
 
 
 class ShowAnswer(Answer, frozen=True, kw_only=True, tag="show"):
@@ -63,11 +65,25 @@ class ShowAnswer(Answer, frozen=True, kw_only=True, tag="show"):
     entries: tuple[Entry, ...]
 
 
+class BlockAnswer(Answer, frozen=True, kw_only=True, tag="show"):
+    """`memman show --state`: the state block, null without one."""
+
+    session_id: str
+    state: StateBlock | None
+
+
 class EntryAnswer(Answer, frozen=True, kw_only=True, tag="show"):
     """`memman show --entry`: one entry."""
 
     session_id: str
     entry: Entry
+
+
+class SearchAnswer(Answer, frozen=True, kw_only=True, tag="search"):
+    """`memman search`: the entries that were found, best first."""
+
+    query: str
+    hits: tuple[Hit, ...]
 
 
 class PlanAnswer(Answer, frozen=True, kw_only=True, tag="plan"):
@@ -165,9 +181,10 @@ class ImportDatabaseAnswer(Answer, frozen=True, kw_only=True, tag="import"):
 
 
 class SessionsAnswer(Answer, frozen=True, kw_only=True, tag="sessions"):
-    """`memman sessions`: the sessions of a database, oldest first."""
+    """`memman sessions`: the sessions of a database, oldest first, and what they cost; null if unknown."""
 
     sessions: tuple[SessionInfo, ...]
+    spend: Spend | None
 
 
 class FollowAnswer(Answer, frozen=True, kw_only=True, tag="follow"):
@@ -278,7 +295,7 @@ class ExplainCounterAnswer(Answer, frozen=True, kw_only=True, tag="counters expl
 
 
 class KnownModel(msgspec.Struct, frozen=True):
-    """A model's limits in tokens, with their source and date."""
+    """A model's limits in tokens, with their source and date, and its prices if they are known."""
 
     model: str
     context: int
@@ -286,6 +303,7 @@ class KnownModel(msgspec.Struct, frozen=True):
     max_output: int
     source: str
     date: str
+    prices: Prices | None = None
 
 
 class ModelsAnswer(Answer, frozen=True, kw_only=True, tag="models"):
@@ -361,6 +379,7 @@ class DemoAnswer(Answer, frozen=True, kw_only=True, tag="demo"):
 
     `refused` are contexts that could not be built within the budget. `required` is the budget that the
     largest of them needs, and `enough` one that was tried and is enough (null if all were built).
+    `with_rules` counts the contexts with all rules that the user of the generated log states at first.
     """
 
     session_file: str | None = None
@@ -377,6 +396,7 @@ class DemoAnswer(Answer, frozen=True, kw_only=True, tag="demo"):
     tokens: int
     compressions: tuple[DemoCompression, ...]
     contexts: dict[str, int]
+    with_rules: int | None = None
     largest: int
     over_budget: int
     refused: tuple[str, ...]

@@ -20,16 +20,18 @@ from memman.cli.errors import USAGE, exit_code, lines_of, on_one_line
 from memman.cli.export import check_log, export, formats
 from memman.cli.importer import import_command, verify
 from memman.cli.inspection import diff, why
-from memman.cli.output import note, say
+from memman.cli.mcp import mcp
+from memman.cli.output import NoteHandler, note, say
 from memman.cli.plugins import plugins
 from memman.cli.report import report
+from memman.cli.search import search
 from memman.cli.window import show, stats
 from memman.errors import MemmanError
 from memman.plugins import shared_plugins
 
 COMMANDS: tuple[click.Command, ...] = (
-    demo, import_command, sessions, follow, stats, show, compress, plan, diff, why, undo, export, verify,
-    report, check_log, formats, count, counters, models, plugins,
+    demo, import_command, sessions, follow, stats, show, search, compress, plan, diff, why, undo, export,
+    verify, report, check_log, formats, mcp, count, counters, models, plugins,
 )  # fmt: skip
 """The built-in commands, in the order of the help."""
 
@@ -133,17 +135,10 @@ def _end(lines: Sequence[str], code: int) -> NoReturn:
     sys.exit(code)
 
 
-class _NoteHandler(logging.Handler):
-    """Writes log records to stderr: one line each, without tracebacks."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        note(f"memman: {on_one_line(record.getMessage())}")
-
-
 @contextmanager
 def _log_notes() -> Iterator[None]:
     """Show the library's warnings while a command runs, including its help and its plugins."""
-    handler = _NoteHandler(logging.WARNING)
+    handler = NoteHandler(logging.WARNING)
     package = logging.getLogger("memman")
     package.addHandler(handler)
     try:

@@ -19,7 +19,7 @@ from memman.archive import (
 )
 from memman.cli.display import progress
 from memman.cli.errors import UnusableError
-from memman.cli.files import STDIN, cannot_read, temporary_folder
+from memman.cli.files import STDIN, cannot_read
 from memman.cli.options import archive_limits
 from memman.cli.output import json_output
 from memman.manager import MemoryManager
@@ -78,13 +78,15 @@ def write_archive(
 
 
 @contextmanager
-def archived_records(session_id: str, records: Iterable[Record]) -> Iterator[tuple[str, int]]:
-    """Write records to a temporary archive, one by one; yield its path and its number of entries."""
+def archived_records(
+    session_id: str, records: Iterable[Record], folder: Path
+) -> Iterator[tuple[str, int]]:
+    """Write records to a temporary archive in a folder, one by one; yield its path and its entries."""
     record_file = RecordFile()
     try:
         for record in records:
             record_file.append(record)
-        file = temporary_folder() / "session"
+        file = folder / "session"
         writer = ArchiveWriter(file, "none")
         writer.begin(Header(session_id=session_id, head=len(record_file), created_by=CREATED_BY))
         for numbered in enumerate(record_file, 1):

@@ -92,7 +92,12 @@ def _result_line(result: CompressionResult) -> str:
     for item in result.replacements:
         methods[item.method] += len(item.ids)
     did = ", ".join(f"{count:,} by {method}" for method, count in methods.items())
-    return f"{result.tokens_before:,} -> {result.tokens_after:,} tokens, entries replaced: {did}"
+    kept = (
+        f"; {result.values_kept:,} of {result.values:,} exact values kept" if result.values else ""
+    )
+    return (
+        f"{result.tokens_before:,} -> {result.tokens_after:,} tokens, entries replaced: {did}{kept}"
+    )
 
 
 # ---------------------------------------------------------------- plan
@@ -142,11 +147,14 @@ def _show_plan(opened: Session, target: int | None, as_json: bool) -> None:
     display.print_table(display.open_console(), headings, rows, spare=("why", "type"))
     known = target is not None or settings.max_tokens is not None
     aim = f" (target {plan.target_tokens:,} tokens)" if known else ""
+    block = f", at most {plan.state_tokens:,} of them a state block," if plan.state_tokens else ""
     note(
-        f"would go from {plan.tokens_before:,} to {plan.tokens_after:,} tokens and from "
+        f"would go from {plan.tokens_before:,} to {plan.tokens_after:,} tokens{block} and from "
         f"{plan.entries_before:,} to {entries_of(plan.entries_after)}{aim}; nothing was changed. "
         f"{settings}"
     )
+    if plan.bill:
+        note(plan.bill)
 
 
 def _plan_row(planned: PlannedEntry, entry: Entry) -> display.Row:

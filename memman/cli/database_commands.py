@@ -9,8 +9,8 @@ import msgspec
 
 from memman.cli import display, options
 from memman.cli.answers import FollowAnswer, SessionsAnswer, write_answer, write_answer_line
-from memman.cli.databases import check_database, existing_database, sessions_in
-from memman.cli.errors import on_one_line
+from memman.cli.databases import check_database, existing_database, no_session_with
+from memman.cli.errors import FindingError, on_one_line
 from memman.cli.output import note, say
 from memman.cli.words import entries_of, plural
 from memman.entries import transcript_line
@@ -30,6 +30,7 @@ from memman.records import (
     ids_moved_by,
     ids_retracted_by,
 )
+from memman.spend import dollars
 
 _HEADINGS = (
     "session", "created (UTC)", "last active", ">entries", ">tokens", "metadata", "first message",
@@ -39,20 +40,28 @@ _MOST_CHARS = 160  # of a record's line
 
 
 @click.command()
-@click.argument("database", metavar="DB")
+@click.argument("database", metavar="DB", type=options.FILE)
+@click.option(
+    "--prefix", metavar="TEXT", default="", help="Only sessions whose ids begin with TEXT."
+)
 @options.json
-def sessions(database: str, as_json: bool) -> None:
-    """List the sessions of the database DB."""
+def sessions(database: str, prefix: str, as_json: bool) -> None:
+    """List the sessions of the database DB, oldest first."""
     check_database(database, "`memman stats S` shows a session file")
-    found = sessions_in(database)
+    memory, _ = existing_database(database)
+    found, spend = memory.list_sessions(prefix=prefix), memory.get_spend(prefix=prefix)
     if as_json:
-        write_answer(SessionsAnswer(sessions=tuple(found)))
-        return
-    if found:
-        display.print_table(
-            display.open_console(), _HEADINGS, [display.Row(_cells(each)) for each in found], _SPARE
-        )
-    note(plural(len(found), "session"))
+        write_answer(SessionsAnswer(sessions=tuple(found), spend=spend))
+    elif found:
+        rows = [display.Row(_cells(each)) for each in found]
+        display.print_table(display.open_console(), _HEADINGS, rows, _SPARE)
+    if prefix and not found:
+        raise FindingError(no_session_with(prefix))
+    if not as_json:
+        entries = entries_of(sum(each.entries for each in found))
+        tokens = plural(sum(each.tokens for each in found), "token")
+        paid = "" if spend is None else f", {dollars(spend.total)} spent"
+        note(f"{plural(len(found), 'session')}, {entries}, {tokens}{paid}")
 
 
 def _cells(info: SessionInfo) -> tuple[str, ...]:
@@ -68,7 +77,7 @@ def _cells(info: SessionInfo) -> tuple[str, ...]:
 
 
 @click.command()
-@click.argument("database", metavar="DB")
+@click.argument("database", metavar="DB", type=options.FILE)
 @click.option("--session", "session_id", metavar="ID", help="Only this session; default: all.")
 @click.option(
     "--after",

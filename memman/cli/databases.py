@@ -18,9 +18,7 @@ from memman.entries import file_mode
 from memman.errors import StoreError
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
-from memman.protocols import SessionInfo, Store
-from memman.runtime import SyncRuntime, drive
-from memman.session.store import FullStore
+from memman.protocols import Store
 from memman.stores import MemoryStore, open_store, without_password
 from memman.summarizers import DIGEST
 
@@ -104,10 +102,9 @@ def existing_database(path: str) -> tuple[MemoryManager, Store]:
     return _closed_at_end(quiet_manager(store)), store
 
 
-def sessions_in(path: str) -> list[SessionInfo]:
-    """Return the sessions of a database, oldest first. Raises `UnreadableError`."""
-    _, store = existing_database(path)
-    return list(drive(FullStore(store, SyncRuntime()).sessions()))
+def no_session_with(prefix: str) -> str:
+    """Return the message if no session has an id with a prefix."""
+    return f"no session id here begins with {prefix!r}"
 
 
 def session_of_database(path: str) -> tuple[MemoryManager, Store, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +19,7 @@ from memman import events
 from memman.cli import display, options
 from memman.cli.answers import DemoAnswer, DemoCompression, write_answer
 from memman.cli.compression import enough_budget
-from memman.cli.demo_log import demo_messages
+from memman.cli.demo_log import DEMO_RULES, demo_messages
 from memman.cli.errors import FindingError, UnusableError
 from memman.cli.files import STDIN, File
 from memman.cli.logs import Log, log_in, read_log
@@ -74,7 +74,7 @@ def demo(
         raise UnusableError("stdout is for the report; name a file for the session with -o")
     log = bundled_log() if path is None else read_log(path)
     check_target(output, SESSION, force)
-    run = Run(log, budget, model or "gpt-4o")
+    run = Run(log, budget, model or "gpt-4o", () if path else DEMO_RULES)
     answer = _play(run)
     enough = _enough_budget(log, answer)
     answer = msgspec.structs.replace(answer, session_file=output, enough=enough)
@@ -98,10 +98,15 @@ def bundled_log() -> Log:
 
 
 class Run:
-    """Plays one log into one session, and keeps the results of all checks."""
+    """Plays one log into one session, and keeps the results of all checks.
 
-    def __init__(self, log: Log, budget: int, model: str | None) -> None:
+    `rules` are texts of its first message that each context should have.
+    """
+
+    def __init__(self, log: Log, budget: int, model: str | None, rules: Sequence[str] = ()) -> None:
         self.log = log
+        self._rules = rules
+        self._with_rules = 0
         self.budget = budget
         self.model = model
         self.memory = MemoryManager(model=model, config=MemoryConfig(max_tokens=budget))
@@ -180,6 +185,8 @@ class Run:
         tokens = context.tokens.tokens
         self._largest = max(self._largest, tokens)
         self._over += tokens > self.budget
+        text = str(context.messages)
+        self._with_rules += all(rule in text for rule in self._rules)
         for fault in check(context.messages, target, system=context.system):
             where = f"{target} after entry {entries}, message {fault.index}"
             self._violations.append(f"{where}: {fault.rule}: {fault.message}")
@@ -199,6 +206,7 @@ class Run:
             tokens=self.memory.get_stats(SESSION).total_tokens,
             compressions=tuple(self._compressions),
             contexts=self._contexts,
+            with_rules=self._with_rules if self._rules else None,
             largest=self._largest,
             over_budget=self._over,
             refused=tuple(self._refused),
@@ -358,6 +366,10 @@ def _checks(answer: DemoAnswer, console: Console) -> Iterator[Text]:
         largest = f"largest {answer.largest:,}"
         yield _check(console, not over, "over budget", f"{over:,}", largest)
         yield _check(console, not broken, "rules broken", f"{broken:,}", "of both providers")
+        if answer.with_rules is not None:
+            sign = True if answer.with_rules == built else None
+            where = "every request" if sign else f"{answer.with_rules:,} requests"
+            yield _check(console, sign, "user rules", "kept" if sign else "", f"in {where}")
     else:
         yield _check(console, None, "over budget", "not checked", "")
         yield _check(console, None, "rules broken", "not checked", "")

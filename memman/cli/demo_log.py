@@ -22,6 +22,8 @@ Morning. Some rules for today, they apply to everything we do in this session:
 4. Changelog lines start with the ticket number.
 
 """
+DEMO_RULES: Final = tuple(line for line in _RULES.splitlines() if line[:1].isdigit())
+"""The rules that the user states in the first message."""
 # Ticket, module, symptom, cause, fix.
 _TICKETS: Final = (
     ("OPS-4127", "jobs/nightly_rollup", "the nightly rollup has failed three nights in a row",

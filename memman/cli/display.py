@@ -35,10 +35,11 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "tool_result": ("r", "yellow"),
     "context": ("x", "magenta"),
     "summary": ("s", "green"),
+    "state": ("b", "bright_cyan"),
     "framing": ("f", "bright_black"),
     "free": (".", "bright_black"),
 }
-_HINTS = {"framing": "sent around the entries, or reserved"}
+_HINTS = {"state": "the state block", "framing": "sent around the entries, or reserved"}
 
 
 # ---------------------------------------------------------------- the console

@@ -186,7 +186,8 @@ def _stream(found: Log, name: str, settings: dict[str, Any], target: _Target) ->
     """Import a log of any length into a database or an archive, a piece of it in memory at a time."""
     model = settings.get("model")
     count = counter_for(found, quiet_manager(model=model))
-    with archived_records(name, records_of_log(found.read(), count, settings)) as (file, entries):
+    records = records_of_log(found.read(), count, settings)
+    with archived_records(name, records, temporary_folder()) as (file, entries):
         database = target.into or str(temporary_folder() / "session.db")
         memory = create_database(database, model)
         session_id = import_own_archive(memory, file, target.on_conflict)

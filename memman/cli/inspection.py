@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -45,7 +44,7 @@ _MOST_LOST, _MOST_LISTED = 6, 12
 _NO_TEXT = "(no text)"
 _PLACES: dict[KeptIn | None, str] = {
     "replacement": "in the replacement",
-    "ledger": "in its ledger",
+    "state": "in the state block",
     "elsewhere": "elsewhere in the window",
     None: "lost",
 }
@@ -206,9 +205,8 @@ def _show_values(console: Console, compared: Comparison) -> None:
 def why(session: str, text: str, model: str | None, budget: int | None, as_json: bool) -> None:
     """Show what became of TEXT in the session S, or in a log.
 
-    The entries that had it, their replacements, its places in the window (or those of its exact values in
-    a summary's ledger), and the command that restores it. TEXT may be the address of an entry, such as
-    #12 or #556.2.
+    The entries that had it, their replacements, its places in the window and in the state block, and the
+    command that restores it. TEXT may be the address of an entry, such as #12 or #556.2.
     """
     opened = load(session, model, budget)
     history = opened.history
@@ -225,18 +223,39 @@ def why(session: str, text: str, model: str | None, budget: int | None, as_json:
 
 def _show_trace(traced: Trace, statuses: dict[str, CompressionStatus], session: str) -> None:
     console = display.open_console()
-    added = entries_of(len(traced.found)) if traced.found else "no added entry"
-    head = f'"{first_line(traced.text)}" is in {added}'
-    display.print_lines(console, [head, _window_line(traced.survives)])
-    grouped = groupby(traced.found, lambda each: (each.status.state, each.replaced_by))
-    groups = [list(group) for _, group in grouped]
-    for found in groups[:_MOST_GROUPS]:
+    display.print_lines(console, _head_of(traced))
+    for found in _groups(traced)[:_MOST_GROUPS]:
         display.cut_lines(console, ["", *(_excerpt(each) for each in found[:_MOST_SHOWN])])
-        lines = _group_lines(found, statuses, session)
+        lines = [*_group_lines(found, statuses), *_commands(found[0], statuses, session)]
         display.print_lines(console, [f"  {harmless(line)}" for line in lines])
-    left = sum(len(found) for found in groups[_MOST_GROUPS:])
-    if left:
-        note(f"and {plural(left, 'more entry', 'more entries')}; --json has all")
+    if left := _left_of(traced):
+        note(f"{left}; --json has all")
+
+
+def lines_of_trace(traced: Trace, history: LogHistory) -> list[str]:
+    """Return the lines that `why` prints of a trace, without its commands."""
+    statuses = _statuses(history)
+    lines = _head_of(traced)
+    for found in _groups(traced)[:_MOST_GROUPS]:
+        lines += ["", *(_excerpt(each) for each in found[:_MOST_SHOWN])]
+        lines += [f"  {harmless(line)}" for line in _group_lines(found, statuses)]
+    return [*lines, *filter(None, [_left_of(traced)])]
+
+
+def _head_of(traced: Trace) -> list[str]:
+    added = entries_of(len(traced.found)) if traced.found else "no added entry"
+    return [f'"{first_line(traced.text)}" is in {added}', _window_line(traced.survives)]
+
+
+def _groups(traced: Trace) -> list[list[Found]]:
+    """Return neighbouring entries together if the same compressions replaced them."""
+    grouped = groupby(traced.found, lambda each: (each.status.state, each.replaced_by))
+    return [list(group) for _, group in grouped]
+
+
+def _left_of(traced: Trace) -> str:
+    left = sum(len(found) for found in _groups(traced)[_MOST_GROUPS:])
+    return f"and {plural(left, 'more entry', 'more entries')}" if left else ""
 
 
 def _window_line(survives: tuple[Remnant, ...]) -> str:
@@ -251,7 +270,12 @@ def _window_line(survives: tuple[Remnant, ...]) -> str:
 def _remnant(each: Remnant) -> str:
     if each.where == "text":
         return f"{each.address} {each.type} has it"
-    return f"{each.address} {each.type} has {', '.join(map(harmless, each.values))} in its ledger"
+    if not each.values:
+        return f"kept in the state block since #{each.since}"
+    kept = [first_line(value, _LINE) for value in each.values[:_MOST_SHOWN]]
+    more = len(each.values) - len(kept)
+    rest = f" and {more:,} more" if more else ""
+    return f"the state block keeps {', '.join(map(harmless, kept))}{rest}"
 
 
 def _excerpt(found: Found) -> str:
@@ -261,21 +285,14 @@ def _excerpt(found: Found) -> str:
     return f"#{entry.seq} {speaker(entry)}: {'...' if begin else ''}{text}"
 
 
-def _group_lines(
-    found: list[Found], statuses: dict[str, CompressionStatus], session: str
-) -> list[str]:
-    """Return what became of entries with the same replacements, and how to restore the first of them."""
+def _group_lines(found: list[Found], statuses: dict[str, CompressionStatus]) -> list[str]:
+    """Return the lines about entries with the same replacements."""
     first = found[0]
     more = len(found) - _MOST_SHOWN
     lines = [f"and {plural(more, 'more entry', 'more entries')} like these"] if more > 0 else []
     if first.status.state == "active":
         return [*lines, "active: the model sees it", _sent_line(found)]
-    return [
-        *lines,
-        *_replacement_lines(first, statuses),
-        _sent_line(found),
-        *_commands(first, statuses, session),
-    ]
+    return [*lines, *_replacement_lines(first, statuses), _sent_line(found)]
 
 
 def _sent_line(found: list[Found]) -> str:
@@ -305,11 +322,11 @@ def _replacement_lines(found: Found, statuses: dict[str, CompressionStatus]) -> 
 
 
 def _commands(found: Found, statuses: dict[str, CompressionStatus], session: str) -> list[str]:
-    """Return the commands that show the entry, and that restore it to the window."""
+    """Return the commands that show the entry, and that restore it to the window; none if it is active."""
+    if found.status.state == "active":
+        return []
     piped = session == STDIN
-    file, command = "S" if piped else shlex.quote(session), options.own_command()
-    if (name := options.chosen_session()) is not None:
-        file += f" --session {shlex.quote(name)}"
+    file, command = options.named(session, options.chosen_session()), options.own_command()
     # An entry from before a clear has only its id.
     place = found.entry.seq if found.undo else found.entry.id
     lines = [f"read:    {command} show {file} --entry {place}"]

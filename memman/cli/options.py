@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([km]?)")
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
+_AGO = re.compile(r"(\d{1,6})([mhdw])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SESSION, _LIMITS = "memman.cli.session", "memman.cli.limits"  # keys of a click context's `meta`
 
 FILE = click.Path(allow_dash=True, readable=False)
@@ -48,6 +52,20 @@ def ratio(text: str | float) -> float:
     if not 0 <= share <= 1:  # nor for NaN
         raise click.BadParameter(f"{text!r} is not a share from 0 to 1; write it as 0.8.")
     return share
+
+
+def moment(text: str) -> datetime:
+    """Parse a time: 2026-01-31, 2026-01-31T09:30, both UTC without a zone, or 30m, 12h, 7d or 2w ago."""
+    written = text.strip()
+    try:
+        if ago := _AGO.fullmatch(written):
+            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        parsed = datetime.fromisoformat(written)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{text!r} is not a time; write it as 2026-01-31, 2026-01-31T09:30, 12h or 7d (ago)."
+        ) from None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def _name(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
@@ -83,19 +101,21 @@ def archive_limits() -> ArchiveLimits:
     return limits
 
 
-_session_option = click.option(
-    "--session",
-    "chosen",
-    metavar="ID",
-    expose_value=False,
-    callback=_note_session,
-    help="The session to use if S is a database with several.",
-)
+def _with_session(command: F, text: str) -> F:
+    option = click.option(
+        "--session", "chosen", metavar="ID", expose_value=False, callback=_note_session, help=text
+    )
+    return click.argument("session", metavar="S", type=FILE)(option(command))
 
 
 def session(command: F) -> F:
     """Add the argument S, a session file, a database or a log, and `--session`."""
-    return click.argument("session", metavar="S", type=FILE)(_session_option(command))
+    return _with_session(command, "The session to use if S is a database with several.")
+
+
+def sessions(command: F) -> F:
+    """Add the argument S, and `--session` for one or several sessions of a database."""
+    return _with_session(command, "Only this session of a database, or those of 'customer-7/*'.")
 
 
 json = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -158,6 +178,12 @@ def message_format(text: str) -> Callable[[F], F]:
         "-f", "--format", "message_format", default="auto", show_default=True, metavar="NAME",
         help=text,
     )  # fmt: skip
+
+
+def named(session: str, name: str | None) -> str:
+    """Return the arguments that name S, and a session in it, in a suggested command."""
+    file = "S" if session == "-" else shlex.quote(session)
+    return file if name is None else f"{file} --session {shlex.quote(name)}"
 
 
 def own_command() -> str:

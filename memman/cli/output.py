@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from typing import BinaryIO, cast
 
 import click
+
+from memman.cli.errors import on_one_line
 
 
 def harmless(text: str) -> str:
@@ -65,3 +68,11 @@ def _escaped_json(data: bytes) -> str:
     return "".join(
         char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
     )
+
+
+class NoteHandler(logging.Handler):
+    """Writes log records to stderr: one line each, without tracebacks."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        note(f"memman: {on_one_line(record.getMessage())}")

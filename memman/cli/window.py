@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from memman.cli import display, options
-from memman.cli.answers import EntryAnswer, ShowAnswer, StatsAnswer, write_answer
+from memman.cli.answers import BlockAnswer, EntryAnswer, ShowAnswer, StatsAnswer, write_answer
 from memman.cli.errors import FindingError, UnusableError
 from memman.cli.output import note, write_data
 from memman.cli.sessions import Session, load
@@ -17,13 +17,15 @@ from memman.cli.words import entries_of, first_line, percent, plural
 from memman.counting.estimator import NAME
 from memman.entries import ENTRY_TYPES, Entry, Role, parse_address
 from memman.report.usage import usage_of
+from memman.spend import LEAST_SHOWN, dollars
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from memman.cli.settings import Effective
-    from memman.explain import LargeEntry, Share, Shares
+    from memman.explain import LargeEntry, Share, Shares, StateBlock
     from memman.results import SessionStats
+    from memman.spend import ReportedTokens, Spend
 
 _MOST_SHARES = 10  # tools, or sources
 _WIDE = 80  # columns; below, the state of an entry is shortened
@@ -57,13 +59,16 @@ def stats(
         raise UnusableError(
             "--fail-over needs a limit, and none is known: give --budget or --model"
         )
-    shares = opened.memory.explain(opened.id).shares
+    explanation = opened.memory.explain(opened.id)
+    shares, block = explanation.shares, explanation.state
     if as_json:
-        write_answer(StatsAnswer(settings=settings, stats=numbers, usage=usage, shares=shares))
+        write_answer(
+            StatsAnswer(settings=settings, stats=numbers, usage=usage, shares=shares, state=block)
+        )
     else:
         console = display.open_console()
         display.print_lines(console, display.usage_lines(console, usage, zeros=False))
-        display.print_lines(console, ["", *_totals(opened, numbers, settings)])
+        display.print_lines(console, ["", *_totals(opened, numbers, settings, block)])
         _show_shares(console, shares)
     if fail_over is not None and usage.window is not None:
         used = 100 * usage.used / usage.window
@@ -71,7 +76,9 @@ def stats(
             raise FindingError(f"{used:.1f} % of the window is used, more than {fail_over:g} %")
 
 
-def _totals(opened: Session, numbers: SessionStats, settings: Effective) -> list[str]:
+def _totals(
+    opened: Session, numbers: SessionStats, settings: Effective, block: StateBlock | None
+) -> list[str]:
     summaries = opened.memory.get_summaries(opened.id)
     originals = sum(len(summary.original_entry_ids) for summary in summaries)
     model = settings.model
@@ -85,13 +92,46 @@ def _totals(opened: Session, numbers: SessionStats, settings: Effective) -> list
         "window": _window(numbers, settings),
         "tokens": f"{numbers.total_tokens:,} added, {numbers.active_tokens:,} in the window",
         "summaries": f"{numbers.summaries:,}{replaced}",
+        "state": "no block" if block is None else _block_line(block),
         "limits": settings.limits,
         "model": model or "not known",
         "counter": counter,
     }
+    if numbers.reported.requests:
+        rows |= _bill(numbers.reported, numbers.spend)
     if numbers.drift is not None:
         rows["drift"] = f"{100 * numbers.drift:+.1f} % reported over estimated"
     return [f"{name:<10} {value}" for name, value in rows.items()]
+
+
+def _bill(reported: ReportedTokens, spend: Spend | None) -> dict[str, str]:
+    """Return the rows of what was reported, and of its price if that is known."""
+    read, written = (percent(part, reported.input) for part in (reported.cached, reported.written))
+    lost = plural(reported.breaks, "time")
+    rows = {
+        "requests": f"{reported.requests:,}, {plural(reported.input, 'token')} in, {reported.output:,} out",
+        "cache": f"{read} of the input read from it, {written} written to it; lost {lost}",
+    }
+    if spend is not None:
+        kinds = ("input", "cached", "written", "output", "summaries")
+        parts = [(name, getattr(spend, name)) for name in kinds]
+        shown = ", ".join(f"{name} {dollars(amount)}" for name, amount in parts if amount)
+        unknown = f"; {spend.unpriced:,} without a known price" if spend.unpriced else ""
+        rows["spend"] = f"{dollars(spend.total)} ({shown}){unknown}"
+        if abs(spend.uncompressed - spend.total) >= LEAST_SHOWN:
+            rows["saved"] = _saved(spend)
+    return rows
+
+
+def _saved(spend: Spend) -> str:
+    whole, paid = spend.uncompressed, spend.total
+    less = f"{dollars(abs(whole - paid))} {'less' if whole >= paid else 'more'}"
+    return f"{less} than the {dollars(whole)} of the same requests uncompressed"
+
+
+def _block_line(block: StateBlock) -> str:
+    items = plural(sum(block.sections.values()), "item")
+    return f"{plural(block.tokens, 'token')}, {items}, of #{block.seq}"
 
 
 def _window(numbers: SessionStats, settings: Effective) -> str:
@@ -149,6 +189,7 @@ def _large_row(each: LargeEntry, whole: int) -> display.Row:
 @click.option(
     "--entry", "wanted", metavar="ID|ADDRESS", help="One entry with its full text, as 12 or 556.2."
 )
+@click.option("--state", "block", is_flag=True, help="The state block with its full text.")
 @options.json
 def show(
     session: str,
@@ -158,11 +199,13 @@ def show(
     grep: str | None,
     active: bool,
     wanted: str | None,
+    block: bool,
     as_json: bool,
 ) -> None:
     """List the entries of the session S, or of a log.
 
-    All added entries are listed, compressed or not; with --active those that the model sees.
+    All added entries are listed, compressed or not; with --active those that the model sees, and the state
+    block.
     """
     try:
         pattern = None if grep is None else re.compile(grep)
@@ -174,6 +217,9 @@ def show(
         address = f"#{wanted.removeprefix('#')}"
         entry = memory.get_entry(opened.id, address if parse_address(address) else wanted)
         _show_entry(entry, opened, as_json)
+        return
+    if block:
+        _show_block(memory.explain(opened.id).state, opened, as_json)
         return
     entries = memory.get_active_entries(opened.id) if active else memory.get_entries(opened.id)
     matching = [
@@ -189,6 +235,8 @@ def show(
         console = display.open_console()
         to = f"{display.arrow(console)} " if console.width < _WIDE else ""
         rows = [_entry_row(entry, opened, to) for entry in matching]
+        if active and len(matching) == len(entries):
+            rows = _with_block(rows, opened)
         display.print_table(console, _HEADINGS, rows, spare=("role/name", "type"))
         tokens = sum(entry.token_count.tokens for entry in matching)
         note(f"{len(matching):,} of {entries_of(len(entries))}, {plural(tokens, 'token')}")
@@ -204,6 +252,28 @@ def _show_entry(entry: Entry, opened: Session, as_json: bool) -> None:
     kind = f"{entry.type} {entry.name or entry.role}"
     note(f"{entry.address} {kind}, {tokens}, {_state(entry, opened)}, id {entry.id}")
     write_data(f"{entry.text}\n")
+
+
+def _show_block(block: StateBlock | None, opened: Session, as_json: bool) -> None:
+    if as_json:
+        write_answer(BlockAnswer(session_id=opened.id, state=block))
+    elif block is not None:
+        waiting = f"; {block.waiting:,} more find no room" if block.waiting else ""
+        note(f"state block of {block}{waiting}")
+        write_data(f"{block.text}\n")
+    if block is None:
+        raise FindingError("this session has no state block")
+
+
+def _with_block(rows: list[display.Row], opened: Session) -> list[display.Row]:
+    """Return the rows of the window with one for the state block, at its place."""
+    window = opened.history.history.state.window
+    if window.state is None or not window.state.state.text:
+        return rows
+    item = window.state.item
+    at = sum(other.position <= item.position for other in window.items)
+    cells = (item.entry.address, "state", "", f"{item.tokens:,}", "", first_line(item.entry.text))
+    return [*rows[:at], display.Row(cells), *rows[at:]]
 
 
 def _entry_row(entry: Entry, opened: Session, to: str) -> display.Row:

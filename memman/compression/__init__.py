@@ -7,12 +7,14 @@
 | `summarize` | the stage that replaces the old part by a summary |
 | `strategies`, `plan` | the stages of each preset, run until the goal is met |
 | `prompt`, `reply` | the request to a summarizer, and the validation of its reply |
-| `digest` | the summary that is written without a model |
-| `composer`, `summary_parts`, `key_facts`, `words` | the parts of a summary, and its exact values |
+| `continuation` | the request that continues the session's last one, for the provider's cache |
+| `digest`, `updates` | the summary that is written without a model |
+| `composer` | the entry of a summary, within its tokens |
+| `state`, `words` | the texts that every compression carries forward, and the exact values of texts |
 """
 
-from memman.compression.digest import digest, heuristic_summary
-from memman.compression.key_facts import key_facts
+from memman.compression.continuation import LivePrefix
+from memman.compression.digest import digest
 from memman.compression.plan import (
     CompressionPlan,
     PlannedEntry,
@@ -33,6 +35,7 @@ from memman.compression.stages import (
     drop_over_limit,
     drop_summaries,
 )
+from memman.compression.state import carry
 from memman.compression.strategies import PRESETS, TRIM, TRIM_ALL, Stage, Step, stages_of
 from memman.compression.summarize import (
     UNKNOWN_WINDOW,
@@ -57,6 +60,7 @@ __all__ = [
     "Goal",
     "Group",
     "Item",
+    "LivePrefix",
     "OriginalsWanted",
     "PlannedEntry",
     "Stage",
@@ -66,6 +70,7 @@ __all__ = [
     "SummaryOptions",
     "SummaryProblem",
     "View",
+    "carry",
     "clear_tool_results",
     "clip_few",
     "clip_large",
@@ -76,8 +81,6 @@ __all__ = [
     "drop_over_limit",
     "drop_summaries",
     "fold_repeats",
-    "heuristic_summary",
-    "key_facts",
     "make_plan",
     "replacements_of",
     "stages_of",

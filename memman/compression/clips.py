@@ -13,8 +13,7 @@ from typing import Final
 
 import msgspec
 
-from memman.compression.summary_parts import parts_of
-from memman.compression.view import EntryFactory, Item, in_place_of
+from memman.compression.view import EntryFactory, Item, in_place_of, offer
 from memman.entries import Entry, FilePart, ImagePart, Part, TextPart, text_of
 
 _HEAD_SHARE: Final = 0.6  # of a clipped text is its beginning, the rest its end
@@ -28,7 +27,8 @@ _ONE_LOST: Final = re.compile(r"([0-9]{1,15}) (image|file|other part)s?(?: \(([^
 _NOTICE: Final = re.compile(
     rf"\[memman (?:took out (?P<lost>{_LOST}(?:, {_LOST})*))?(?: and )?"
     r"(?:cut (?P<cut>[0-9]{1,15}) of (?P<length>[0-9]{1,15}) characters here)?"
-    r"; the original is entry #(?P<number>[0-9]{1,15})\]"
+    r"; the original is entry #(?P<number>[0-9]{1,15})"
+    r"(?:; [A-Za-z0-9_-]{1,64} #(?P=number) returns it)?\]"
 )
 
 
@@ -57,9 +57,9 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
         number: the original's log position.
         parts: the remaining parts in order, texts included.
         lost: the parts that an earlier clip removed.
-        above, below: the text around a summary's body.
         wrapped: the text is in a call's arguments.
         with_alts: a notice repeats alternative texts.
+        recall: the name of the agent's tool that returns the original; "" if there is none.
     """
 
     text: str
@@ -68,10 +68,9 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     parts: tuple[Part, ...] = ()
     lost: tuple[_Lost, ...] = ()
-    above: str = ""
-    below: str = ""
     wrapped: bool = False
     with_alts: bool = True
+    recall: str = ""
 
     @property
     def movable(self) -> list[int]:
@@ -82,11 +81,6 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     def whole(self) -> bool:
         """True if the text of a content of parts is complete."""
         return bool(self.parts or self.lost) and len(self.text) == self.length
-
-    @property
-    def size(self) -> int:
-        """The number of characters that can be kept."""
-        return len(self.above) + len(self.text) + len(self.below)
 
     @property
     def bare(self) -> Remains:
@@ -105,20 +99,9 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     def clipped(self, keep: int) -> str:
         """Return the first and last characters of the text, `keep` together, with a notice between them.
 
-        A call's arguments stay a JSON object, which every provider accepts. Of a summary only the body is
-        cut, as long as there is room for the rest.
+        A call's arguments stay a JSON object, which every provider accepts.
         """
-        room = keep - len(self.above) - len(self.below)
-        if room < 0:
-            return msgspec.structs.replace(
-                self,
-                text=self.above + self.text + self.below,
-                at=len(self.above) + self.at,
-                length=self.size - len(self.text) + self.length,
-                above="",
-                below="",
-            ).clipped(keep)
-        cut = self.above + self._cut_to(room) + self.below
+        cut = self._cut_to(keep)
         return msgspec.json.encode({_WRAPPED: cut}).decode() if self.wrapped else cut
 
     def _cut_to(self, keep: int) -> str:
@@ -137,7 +120,8 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
         clauses = [f"took out {', '.join(removed)}"] if removed else []
         if cut or not removed:
             clauses.append(f"cut {cut} of {self.length} characters here")
-        return f"[memman {' and '.join(clauses)}; the original is entry #{self.number}]"
+        original = f"the original is entry #{self.number}{offer(self.recall, self.number)}"
+        return f"[memman {' and '.join(clauses)}; {original}]"
 
 
 def clip(item: Item, wanted: int, make_entry: EntryFactory) -> Item | None:
@@ -149,7 +133,7 @@ def clip(item: Item, wanted: int, make_entry: EntryFactory) -> Item | None:
     entry = item.entry
     if entry is None or item.tokens <= wanted:
         return None
-    remains = remains_of(item, entry)
+    remains = msgspec.structs.replace(remains_of(item, entry), recall=item.offered)
     if all(isinstance(part, TextPart) for part in remains.parts) and not remains.lost:
         made = _with_most_text(remains, entry, item.tokens, wanted, make_entry)
     else:
@@ -201,7 +185,8 @@ def _with_most_text(
     remains: Remains, entry: Entry, tokens: int, wanted: int, make_entry: EntryFactory
 ) -> Entry | None:
     """Return the entry with its text cut; `tokens` is the cost of the whole text."""
-    keep = min(remains.size, int(remains.size * wanted / tokens * 0.9))
+    size = len(remains.text)
+    keep = int(size * min(1, wanted / tokens * 0.9))
     for _ in range(_ATTEMPTS):
         made = make_entry(in_place_of(entry, remains.clipped(keep)))
         if made.token_count.tokens <= wanted or keep == 0:
@@ -224,7 +209,7 @@ def remains_of(item: Item, entry: Entry) -> Remains:
     wrapped = entry.type == "tool_call"
     text = _unwrapped(content) if wrapped and stands_for_another else content
     if entry.type == "summary":
-        return _remains_of_summary(text, number)
+        return _read(text, number, later=True) or _all_of(text, number)
     found = _read(text, number) if stands_for_another else None
     return msgspec.structs.replace(found or _all_of(text, number), wrapped=wrapped)
 
@@ -244,25 +229,11 @@ def _remains_of_parts(parts: tuple[Part, ...], number: int, stands_for_another: 
     return msgspec.structs.replace(_all_of(text_of(parts), number), parts=parts, lost=lost)
 
 
-def _remains_of_summary(text: str, number: int) -> Remains:
-    """Read a summary, of which the body was cut, or all of it if that was not enough."""
-    if found := _read(text, number, later=True):
-        return found
-    parts = parts_of(text)
-    above = f"{parts.sources}\n" if parts.sources else ""
-    body = parts.body
-    if not body or not text.startswith(above + body):
-        return _all_of(text, number)
-    found = _read(body, number, later=True) or _all_of(body, number)
-    return msgspec.structs.replace(found, above=above, below=text[len(above + body) :])
-
-
 def _read(text: str, number: int, later: bool = False) -> Remains | None:
     """Return the rest of the original, if this text is a clip.
 
     The numbers of our notice fit at only one position; anywhere else it is the original's own text. A
-    clipped summary has a `later` log position than its original, and the text below its body may have
-    moved the cut.
+    clipped summary has a `later` log position than its original.
     """
     for found in _NOTICE.finditer(text):
         if found["cut"] is None:
@@ -276,7 +247,7 @@ def _read(text: str, number: int, later: bool = False) -> Remains | None:
             and kept == start + len(text) - end
             and text[start : found.start()] == text[found.end() : end] == edge
             and (named == number or (later and named < number))
-            and (later or start == int(kept * _HEAD_SHARE))
+            and start == int(kept * _HEAD_SHARE)
         ):
             left, lost = text[:start] + text[end:], _lost_in(found)
             return Remains(text=left, at=start, length=length, number=named, lost=lost)

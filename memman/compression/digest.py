@@ -1,14 +1,14 @@
 """The digest: a summary of a run of entries that is written without a model.
 
-Two parts share its room. The key facts are exact values (paths, identifiers, numbers, dates, addresses)
-with their entries: the next steps need them, and summaries lose them. The extract has the lines that
-together cover most of the text: the gain of a line is the weight of its words that no chosen line has
-yet, over the square root of its length, and the best line is chosen until the room is full (greedy
-maximum coverage under a budget, after Lin and Bilmes, "A Class of Submodular Functions for Document
-Summarization", 2011). A short overview comes before both.
+It has the lines that together cover most of the text: the gain of a line is the weight of its words that
+no chosen line has yet, over its length to a power, and the best line is chosen until the room is full
+(greedy maximum coverage under a budget, after Lin and Bilmes, "A Class of Submodular Functions for Document
+Summarization", 2011). In messages, labelled lines and lines with numbers, names and quotations are worth
+more, questions, exclamations and short or repeated lines less; a statement that a later one replaces is
+left out, and so are the user's newest messages, which the state block has.
 
-It is deterministic and prefers no language. An earlier digest among the entries is read back, so its
-values keep their entries. `python -m benchmarks.facts` measures how much is kept.
+It is deterministic and prefers no language. The lines of an earlier summary are candidates like others.
+`python -m benchmarks.facts` and `benchmarks.kits` measure how much is kept.
 """
 
 from __future__ import annotations
@@ -17,90 +17,92 @@ import heapq
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from math import log, log1p
+from functools import cache
+from math import log, log1p, sqrt
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from memman.compression.key_facts import key_facts_line, ranked_values
 from memman.compression.prompt import placeholder
-from memman.compression.summary_parts import (
-    NOTHING_CARRIED,
-    Carried,
-    CountText,
-    Parts,
-    parts_of,
-    without_headings,
-)
+from memman.compression.updates import superseded
+from memman.compression.user_messages import ENDS, is_generic
 from memman.compression.words import words_of
 from memman.entries import Entry, FilePart, ImagePart
-from memman.summary_metadata import QUOTE_CHARS, quotable, stats_of
 
-_HEAD: Final = "[Previous conversation summary]"
-# The shares of a digest's room were chosen on recorded conversations (benchmarks/facts.py): values are
-# short and many are needed again. If there are few, the extract gets the rest.
-_KEY_FACTS_SHARE: Final = 0.9
-_LENGTH_POWER: Final = 0.5  # 1 would take only short lines, 0 only long ones
-_PRECISION: Final = 2**32  # of a word's weight
+_LENGTH_POWER: Final = 0.8  # 1 would take only short lines, 0 only long ones
+_PRECISION: Final = 2**32  # of a word's weight and a line's cost
+# The worth of a line of a message against others, chosen on dialogues (benchmarks/kits.py, facts.py).
+_LABELLED: Final = 3.0  # a rule, or `KEY: value`
+_OF_SPEAKER: Final = 1.4
+_TO_OTHER: Final = 0.7
+_QUESTION: Final = 0.5
+_EXCLAIMED: Final = 0.8
+_EXACT: Final = 2.0  # with a number, a name or a quotation
+_VALUED: Final = 3.0  # of a tool result or context, with an exact value
+_FEW_WORDS: Final = 4
+_FILLER_WORDS: Final = 2  # a line of so few in a conversation is filler if it is repeated
+_OFTEN: Final = 2  # a line that is repeated more often is filler
+_ASKED: Final = ("?", "\uff1f", "\u061f", "\u037e")
+_CALLED: Final = ("!", "\uff01")
+_MARKS: Final = re.compile(r"\d|[\"\u201c\u00ab\u300c\u300e]|(?<=[a-z,] )[A-Z][a-z]")
+_DIGIT: Final = re.compile(r"\d")
+_VALUE: Final = re.compile(r"\d{3}|\w[/@]\w|\w_\w++(?!:)")
+_USER: Final = "(user) "
+_CARRIED_SHARE: Final = 0.14  # of the state block: the newest user messages that it has for certain
 _LINE_CHARS: Final = 200  # a longer line is cut, if possible between clauses
-_SHORTEST_CUT: Final = 80
+_DATA_CHARS: Final = 60  # of a line of JSON
+_BARE: Final = str.maketrans("", "", '{}[]"')
 _LEAST_ROOM: Final = 16
-_LEAST_HEADED: Final = 600  # characters: a smaller digest has no overview
-_QUOTE_SHARE: Final = 0.05  # of the room, for the first and for the last user message each
 _ROUNDS: Final = 8
 _FULL: Final = 0.985  # of the tokens is near enough
 
-_AT_A_GLANCE: Final = re.compile(
-    r"^(?:\[Previous conversation summary\]|(?:At least )?\d+ (?:user messages|errors encountered)"
-    r"|(?:First|Last): \".*\"|(?:At least these tools|Tools) used: .*)$",
-    re.MULTILINE,
-)
-# Includes the sentence ends of Greek, Arabic, Urdu, Hindi, Burmese, Ethiopic, Khmer; Chinese and
-# Japanese.
-_SENTENCE: Final = re.compile(
-    r"(?<=[.!?\u037e\u061f\u06d4\u0964\u0965\u104b\u1362\u17d4])\s+|\n+|(?<=[\u3002\uff01\uff1f])\s*"
-)
-
 
 class _Line(msgspec.Struct, gc=False):
-    """A candidate of the extract, and the words that it covers."""
+    """A candidate, the words that it covers, and its worth against other lines of its length.
+
+    A `firm` line keeps its worth if other lines cover its words: it may differ in a value.
+    """
 
     text: str
     words: frozenset[str]
+    factor: float
+    firm: bool = False
 
 
 def digest(
-    entries: Sequence[Entry],
-    tokens: int,
-    count: CountText,
-    below: Carried = NOTHING_CARRIED,
-    sources: str = "",
+    entries: Sequence[Entry], tokens: int, count: Callable[[str], int], carried: int = 0
 ) -> str:
     """Return a digest of the entries in at most `tokens` tokens, by `count`; "" if nothing fits.
 
-    `below` are constraints that it contains verbatim, `sources` is its first line.
+    `carried` are the tokens of the state block, which has the newest user messages.
     """
-    above = (*below.declared, sources)
-    coverage, ranked = _Coverage(_lines_of(entries)), ranked_values(entries, above=above)
-    least = Parts("", below.constraints, below.declared, sources=sources).text
-
-    def composed(room: int) -> str:
-        kept = key_facts_line(ranked, int(room * _KEY_FACTS_SHARE))
-        body = _extract(entries, coverage, room, len(kept))
-        shown = without_headings(body)
-        return Parts(shown, below.constraints, below.declared, kept, sources).text
-
-    return longest(tokens, count, composed, least)
+    coverage = _Coverage(_lines_of(_not_in_block(entries, carried)))
+    return longest(tokens, count, lambda room: "\n".join(coverage.chosen(room)))
 
 
-def longest(tokens: int, count: CountText, composed: Callable[[int], str], least: str = "") -> str:
+def _not_in_block(entries: Sequence[Entry], carried: int) -> Sequence[Entry]:
+    """Return the entries without the newest user messages, which the state block has anyway.
+
+    All of them if no others are left.
+    """
+    room = int(carried * _CARRIED_SHARE)
+    there: set[str] = set()
+    for entry in reversed(entries):
+        if entry.type == "message" and entry.role == "user":
+            room -= entry.token_count.tokens
+            if room <= 0:
+                break
+            there.add(entry.id)
+    return [entry for entry in entries if entry.id not in there] or entries
+
+
+def longest(tokens: int, count: Callable[[str], int], composed: Callable[[int], str]) -> str:
     """Return the longest text of at most `tokens` tokens that `composed` makes for some room in
     characters.
-
-    `least` is a text that is known to fit.
     """
     fits, over = 0, 0  # the largest room that fits, the smallest that does not; 0 if unknown
-    room, best = tokens * 4, least
+    room, best = tokens * 4, ""
     for _ in range(_ROUNDS):
         text = composed(room)
         cost = count(text)
@@ -118,85 +120,118 @@ def longest(tokens: int, count: CountText, composed: Callable[[int], str], least
     return best
 
 
-# ---------------------------------------------------------------- the extract
-
-
-def heuristic_summary(entries: Sequence[Entry], quote: int = QUOTE_CHARS) -> str:
-    """Return an overview: the number of user messages, the first and last of them, tools, errors.
-
-    All but the last message include what earlier summaries among the entries cover. If a summary has no
-    statistics, the first message is left out, and the numbers and tools are marked as lower bounds.
-    Source of the shape: the fallback of the reference memory manager.
-    """
-    stats = stats_of(entries)
-    users = [entry for entry in entries if entry.type == "message" and entry.role == "user"]
-    least = "" if stats.whole else "At least "
-    lines = [_HEAD, f"{least}{stats.user_messages} user messages"]
-    if stats.first_message is not None:
-        lines.append(f'First: "{_quoted(stats.first_message, quote)}"')
-    if users:
-        lines.append(f'Last: "{_quoted(quotable(users[-1].text), quote)}"')
-    if stats.tools:
-        used = "Tools used" if stats.whole else "At least these tools used"
-        lines.append(f"{used}: {_quoted(', '.join(stats.tools), 2 * quote)}")
-    if stats.errors:
-        lines.append(f"{least}{stats.errors} errors encountered")
-    return "\n".join(lines)
-
-
-def _quoted(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}..."
+# ---------------------------------------------------------------- the lines
 
 
 def _lines_of(entries: Sequence[Entry]) -> list[_Line]:
-    """Return the distinct sentences and lines of the entries, in order."""
-    seen: set[str] = set()
-    lines: list[_Line] = []
+    """Return the distinct sentences and lines of the entries, without statements that later ones replace.
+
+    They are in order; a repeated one is at its last place.
+    """
+    times: dict[str, int] = {}
+    speakers: dict[str, str] = {}  # of each text; "" if it has no speaker
     for entry in entries:
+        speaker = _speaker_of(entry)
         for text in _pieces(entry):
-            if text not in seen:
-                seen.add(text)
-                words = words_of(text)
-                if words:
-                    lines.append(_Line(text, words))
-    return lines
+            times[text] = times.get(text, 0) + 1
+            if speaker:
+                speakers.pop(text, None)
+                speakers[text] = speaker
+            else:
+                speakers.setdefault(text, "")
+    words = {text: words_of(text) for text in speakers}
+    stated = [text for text, speaker in speakers.items() if _is_statement(text, speaker)]
+    for number in superseded(stated, [words[text] for text in stated]):
+        del speakers[stated[number]]
+    named = len(set(speakers.values()) - {""}) > 1
+    return [
+        _line(text, words[text], speaker, times[text], named)
+        for text, speaker in speakers.items()
+        if len(words[text]) > (_FILLER_WORDS if speaker and times[text] > 1 else 0)
+    ]
+
+
+def _speaker_of(entry: Entry) -> str:
+    if entry.type == "summary":
+        return "summary"
+    return entry.role if entry.type == "message" else ""
+
+
+def _is_statement(text: str, speaker: str) -> bool:
+    return speaker in ("user", "system", "summary") or (bool(speaker) and is_generic(text))
+
+
+def _line(text: str, words: frozenset[str], speaker: str, times: int, named: bool) -> _Line:
+    """Return a candidate; a user's lines about themselves name them if `named`."""
+    factor = 1.0 if times <= _OFTEN else _OFTEN / times
+    if text.startswith(_USER.rstrip()) and speaker != "summary":
+        text = f"> {text}"  # no other text passes for the user's
+    if not speaker:
+        return _Line(text, words, factor * (_VALUED if _VALUE.search(text) else 1.0))
+    me, you = _persons()
+    spoken = text.lower().replace("\u2019", "'").split()
+    of_speaker = not me.isdisjoint(spoken)
+    labelled = is_generic(text.removeprefix(_USER))
+    factor *= _LABELLED if labelled else 1.0
+    factor *= _OF_SPEAKER if of_speaker else 1.0
+    factor *= _TO_OTHER if not you.isdisjoint(spoken) else 1.0
+    factor *= _form_factor(text) * min(1.0, (1 + len(words)) / _FEW_WORDS)
+    firm = labelled or (speaker == "user" and _DIGIT.search(text) is not None)
+    shown = f"{_USER}{text}" if named and of_speaker and speaker == "user" else text
+    return _Line(shown, words, factor, firm)
+
+
+def _form_factor(text: str) -> float:
+    """Return the worth that a line of a conversation has by its form."""
+    factor = _EXACT if _MARKS.search(text) else 1.0
+    if text.endswith(_ASKED):
+        return factor * _QUESTION
+    return factor * _EXCLAIMED if text.endswith(_CALLED) else factor
+
+
+@cache
+def _persons() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words by which speakers mean themselves, and those by which they mean the other."""
+    path = Path(__file__).parent / "person_words.txt"
+    me, you = path.read_bytes().decode().split("\n\n")
+    return frozenset(me.split()), frozenset(you.split())
 
 
 def _pieces(entry: Entry) -> Iterator[str]:
     text = entry.text
-    if entry.type == "summary":
-        text = _AT_A_GLANCE.sub("", parts_of(text).body)
-    elif entry.type == "tool_call":
+    if entry.type == "tool_call":
         text = f"{entry.name}({text})"
     elif not isinstance(entry.content, str):
         shown = [
             part for part in entry.content if isinstance(part, ImagePart | FilePart) and part.alt
         ]
         text = "\n".join([text, *map(placeholder, shown)])
-    for sentence in _SENTENCE.split(text):
+    elif entry.type == "message" and len(text) <= _LINE_CHARS and is_generic(text):
+        yield " ".join(text.split())  # one statement, however many sentences it has
+        return
+    most = _LINE_CHARS
+    if entry.type == "tool_result" and text[:1] in ("{", "["):
+        text, most = text.translate(_BARE).replace("\\n", "\n"), _DATA_CHARS
+    for sentence in ENDS.split(text):
         piece = sentence.strip()
-        while len(piece) > _LINE_CHARS:
-            end = max(
-                piece.rfind(", ", _SHORTEST_CUT, _LINE_CHARS),
-                piece.rfind("; ", _SHORTEST_CUT, _LINE_CHARS),
-            )
-            if end < 0:
-                end = piece.rfind(" ", _SHORTEST_CUT, _LINE_CHARS)
-            end = _LINE_CHARS - 1 if end < 0 else end
-            yield piece[: end + 1].strip()
-            piece = piece[end + 1 :].strip()
-        if piece:
+        if len(piece) > most:
+            yield from filter(None, _cut(piece, most))
+        elif piece:
             yield piece
 
 
-def _extract(entries: Sequence[Entry], coverage: _Coverage, room: int, taken: int) -> str:
-    """Return the overview and lines that cover the rest, in a room of which `taken` is used."""
-    head = ""
-    if room >= _LEAST_HEADED:
-        head = heuristic_summary(entries, min(QUOTE_CHARS, int(room * _QUOTE_SHARE)))
-    left = room - sum(length + 1 for length in (len(head), taken) if length)
-    chosen = coverage.chosen(left, words_of(head))
-    return "\n".join([part for part in (head, *chosen) if part])
+def _cut(text: str, most: int) -> Iterator[str]:
+    """Yield a long line in pieces of at most `most` characters, if possible cut between clauses."""
+    start = 0
+    while len(text) - start > most:
+        least, end = start + most // 3, start + most
+        at = max(text.rfind(", ", least, end), text.rfind("; ", least, end))
+        if at < 0:
+            at = text.rfind(" ", least, end)
+        at = end - 1 if at < 0 else at
+        yield text[start : at + 1].strip()
+        start = at + 1
+    yield text[start:].strip()
 
 
 class _Coverage:
@@ -209,34 +244,35 @@ class _Coverage:
         weight = {times: _weight(times, len(lines)) for times in set(seen.values())}
         self._weights = {word: weight[times] for word, times in seen.items()}
         self._lines = lines
-        self._costs: list[float] = [(len(line.text) + 1) ** _LENGTH_POWER for line in lines]
+        self._costs = [
+            round(_PRECISION * (len(line.text) + 1) ** _LENGTH_POWER / line.factor)
+            for line in lines
+        ]
         self._worth = [self._sum(line.words) for line in lines]
+        self._heap = [
+            (-gain / cost, number)
+            for number, (gain, cost) in enumerate(zip(self._worth, self._costs, strict=True))
+        ]
+        heapq.heapify(self._heap)
         self._having: defaultdict[str, list[int]] = defaultdict(list)  # of words in several lines
         several = {word for word, times in seen.items() if times > 1}
         for number, line in enumerate(lines):
-            for word in line.words & several:
+            for word in line.words & several if not line.firm else ():
                 self._having[word].append(number)
 
     def _sum(self, words: frozenset[str]) -> int:
         return sum(self._weights[word] for word in words)
 
-    def chosen(self, room: int, known: frozenset[str]) -> list[str]:
-        """Return lines that together cover most of the words that are not `known`, in their order.
+    def chosen(self, room: int) -> list[str]:
+        """Return lines that together cover most of the words, in their order.
 
         The gain of a line only falls as others are chosen, so the line with the highest earlier gain that
         still has it is the best (lazy greedy).
         """
-        worth = [
-            worth if line.words.isdisjoint(known) else worth - self._sum(line.words & known)
-            for worth, line in zip(self._worth, self._lines, strict=True)
-        ]
-        uncovered = self._having.keys() - known
+        worth = self._worth.copy()
+        uncovered = set(self._having)
         costs = self._costs
-        heap = [
-            (-gain / cost, number)
-            for number, (gain, cost) in enumerate(zip(worth, costs, strict=True))
-        ]
-        heapq.heapify(heap)
+        heap = self._heap.copy()
         taken: list[int] = []
         while heap and room > _LEAST_ROOM:
             least, number = heap[0]
@@ -264,4 +300,4 @@ def _weight(times: int, lines: int) -> int:
 
     A whole number, so that sums are exact and independent of the order of a set.
     """
-    return round(_PRECISION * log1p(times) * log(1 + lines / times) ** 2)
+    return round(_PRECISION * sqrt(log1p(times)) * log(1 + lines / times) ** 2)

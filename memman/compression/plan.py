@@ -136,7 +136,10 @@ class PlannedEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class CompressionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A compression that was planned but not executed."""
+    """A compression that was planned but not executed; its state block has at most `state_tokens`.
+
+    `bill` is a sentence on what the session's settings do to the bill, "" for the default ones.
+    """
 
     session_id: str
     tokens_before: int
@@ -144,8 +147,10 @@ class CompressionPlan(msgspec.Struct, frozen=True, kw_only=True):
     entries_before: int
     entries_after: int
     target_tokens: int
+    state_tokens: int
     asks_summarizer: bool
     entries: tuple[PlannedEntry, ...]
+    bill: str = ""
 
     def __repr__(self) -> str:
         return (
@@ -196,17 +201,28 @@ def _replaced(item: Item, method: ReplacementMethod) -> Iterator[PlannedEntry]:
 
 
 def describe(
-    session_id: str, before: View, after: View, goal: Goal, asks: bool, why_old: str
+    session_id: str,
+    before: View,
+    after: View,
+    tokens: tuple[int, int, int],
+    goal: Goal,
+    asks: bool,
+    why_old: str,
 ) -> CompressionPlan:
-    """Return the difference of two views, entry by entry; `why_old` is the reason why old entries stay."""
+    """Return the difference of two views, entry by entry.
+
+    `tokens` are those of the window before and after, with its state block, and of the planned block.
+    `why_old` is the reason why old entries stay.
+    """
     rows = tuple(_rows(after, f"old; {why_old}"))
     return CompressionPlan(
         session_id=session_id,
-        tokens_before=before.tokens,
-        tokens_after=after.tokens,
+        tokens_before=tokens[0],
+        tokens_after=tokens[1],
         entries_before=before.entries,
         entries_after=after.entries,
-        target_tokens=goal.tokens,
+        target_tokens=goal.tokens + goal.state_tokens,
+        state_tokens=tokens[2],
         asks_summarizer=asks and any(row.action == "summary" for row in rows),
         entries=rows,
     )

@@ -28,8 +28,7 @@ def fold_repeats(view: View, goal: Goal, make_entry: EntryFactory) -> View | Non
         if tokens <= goal.tokens and not goal.thorough:
             break
         text = (
-            f"[memman: entry #{newest.seq} is a newer read of this; "
-            f"the original is entry #{item.number}, {item.tokens} tokens]"
+            f"[memman: entry #{newest.seq} is a newer read of this; {item.origin('the original')}]"
         )
         if stub := stub_of(item, text, make_entry, "fold"):
             folded[at] = stub

@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from memman.compression.prompt import CONVERSATION
-from memman.compression.summary_parts import parts_of_reply
 from memman.entries import is_encodable
 from memman.protocols import SummaryReply, SummaryRequest
 
@@ -49,7 +48,9 @@ def fault_of(reply: SummaryReply, request: SummaryRequest) -> str:
     text = reply.text.strip()
     if reply.refused:
         return "the summarizer refused"
-    if not any(map(str.isalnum, parts_of_reply(text).text)):
+    if reply.calls_tool:
+        return "the summarizer called a tool"
+    if not any(map(str.isalnum, text)):
         return "the summary was empty"
     if not is_encodable(text):
         return "the summary held a lone surrogate"
@@ -59,7 +60,7 @@ def fault_of(reply: SummaryReply, request: SummaryRequest) -> str:
         return "the summarizer refused in its reply"
     if _is_tool_syntax(text):
         return "the summary was a tool call"
-    if _is_echo(text, request.prompt):
+    if _is_echo(text, request.instruction or request.prompt):
         return "the summary was the prompt itself"
     return ""
 

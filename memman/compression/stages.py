@@ -8,7 +8,7 @@ oldest, clip the rest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -64,14 +64,26 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
         """Return the view with results cleared down to the target; None if too little can be cleared."""
         tokens = view.tokens
         groups = list(view.groups)
-        for number, group in enumerate(view.groups[: self._end(view)]):
-            if group.status == "old":
-                if tokens <= goal.tokens and not goal.thorough:
-                    break
-                groups[number] = cleared = self._cleared(group, make_entry)
-                tokens += cleared.tokens - group.tokens
+        for number, recalled in self._order(view):
+            if tokens <= goal.tokens and not goal.thorough:
+                break
+            group = groups[number]
+            groups[number] = cleared = self._cleared(group, recalled, make_entry)
+            tokens += cleared.tokens - group.tokens
         enough = view.tokens - tokens >= max(1, self.minimum_gain)
         return View.of(groups) if enough else None
+
+    def _order(self, view: View) -> Iterator[tuple[int, bool]]:
+        """Yield the old groups in the order of clearing, each with whether only recalled text goes.
+
+        Recalled text goes first: the log has its original, and the agent can recall it again.
+        """
+        old = [number for number, group in enumerate(view.groups) if group.status == "old"]
+        for number in old:
+            if any(item.recalled for item in view.groups[number].items):
+                yield number, True
+        end = self._end(view)
+        yield from ((number, False) for number in old if number < end)
 
     def _end(self, view: View) -> int:
         """Return the number of groups before the newest results, which are protected."""
@@ -80,18 +92,23 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
             return len(view.groups)
         for number in reversed(range(len(view.groups))):
             results = [
-                item
-                for item in view.groups[number].window_items
-                if item.entry.type == "tool_result"
+                window_item.tokens
+                for item in view.groups[number].items
+                if not item.recalled
+                for window_item in item.run
+                if window_item.entry.type == "tool_result"
             ]
-            protected -= sum(item.tokens for item in results)
+            protected -= sum(results)
             if protected < 0:
                 return number + 1
         return 0
 
-    def _cleared(self, group: Group, make_entry: EntryFactory) -> Group:
-        """Return the exchange with a stub for each result that is worth it."""
-        items = [self._stub(item, make_entry) or item for item in group.items]
+    def _cleared(self, group: Group, recalled: bool, make_entry: EntryFactory) -> Group:
+        """Return the exchange with a stub for each result that is worth it: recalled ones, or others."""
+        items = [
+            item if item.recalled != recalled else self._stub(item, make_entry) or item
+            for item in group.items
+        ]
         return group if items == list(group.items) else group.with_items(items)
 
     def _stub(self, item: Item, make_entry: EntryFactory) -> Item | None:
@@ -100,13 +117,14 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
             item.method is not None
             or entry is None
             or entry.type != "tool_result"
-            or entry.name in self.keep_tools
+            or (entry.name in self.keep_tools and not item.recalled)
         ):
             return None
-        text = (
-            "[memman: this tool result was cleared to save space; "
-            f"it is entry #{item.number}, {item.tokens} tokens]"
-        )
+        text = f"[memman: this tool result was cleared to save space; {item.origin('it')}]"
+        if item.recalled:
+            text = (
+                "[memman: this recalled text was cleared to save space; call the tool again for it]"
+            )
         return stub_of(item, text, make_entry)
 
 

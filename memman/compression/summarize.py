@@ -15,6 +15,7 @@ import msgspec
 from cachetools import LRUCache
 
 from memman.compression.composer import SMALLEST_SUMMARY, Composer
+from memman.compression.continuation import Continuation, LivePrefix, continuation
 from memman.compression.prompt import (
     NoSummary,
     SummaryPrompt,
@@ -24,7 +25,7 @@ from memman.compression.prompt import (
 )
 from memman.compression.reply import answer_of, fault_of
 from memman.compression.view import EntryFactory, Goal, View
-from memman.entries import Entry, TokenCount
+from memman.entries import Entry, TokenCount, is_of_tool
 from memman.errors import MemmanError
 from memman.protocols import SummaryReply, SummaryRequest
 from memman.records import ReplacementMethod
@@ -129,6 +130,7 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
         redact: applied to every entry first.
         truncates: the summarizer recently ignored the length twice; clip its first reply.
         parts: the parts that an earlier attempt has paid for.
+        prefix: the session's last request, if the summarizer may continue it.
     """
 
     ask: bool = False
@@ -143,6 +145,13 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     redact: Callable[[Entry], Entry] | None = None
     truncates: bool = False
     parts: FinishedParts | None = None
+    prefix: LivePrefix | None = None
+
+
+def _most_tokens(goal: Goal, staying: int) -> int:
+    """Return the most tokens of a summary next to `staying` tokens; less if a state block follows it."""
+    most = goal.budget.summary_tokens
+    return min(most, max(most // 2, goal.tokens - staying)) if goal.state_tokens else most
 
 
 def summarise(
@@ -167,7 +176,8 @@ def summarise(
     exchanges = [view.groups[number].window_items for number in chosen]
     # The cap depends on the originals, even if an earlier stage cleared some of them.
     replaced = sum(item.tokens for items in exchanges for item in items)
-    cap = min(int(goal.budget.compression_ratio * replaced), goal.budget.summary_tokens)
+    staying = view.tokens - sum(view.groups[number].tokens for number in chosen)
+    cap = min(int(goal.budget.compression_ratio * replaced), _most_tokens(goal, staying))
     if options.by_hand:
         if all(view.groups[number].is_summary for number in chosen):
             return None
@@ -177,6 +187,7 @@ def summarise(
         return None
     if cap < SMALLEST_SUMMARY:
         return None
+    exchanges = _not_recalled(exchanges, goal.recall)
     if options.dry_run:
         originals = [item.entry for items in exchanges for item in items]
         summary, method = _stand_in(originals, cap, make_entry), _method(options.ask)
@@ -184,8 +195,31 @@ def summarise(
         full = yield from _in_full(exchanges)
         if options.redact is not None:
             full = [[options.redact(entry) for entry in entries] for entries in full]
-        summary, method = yield from _written(full, cap, make_entry, options)
+        originals = [entry for entries in full for entry in entries]
+        composer = Composer(originals, make_entry, goal.state_tokens, goal.recall)
+        items = [item for items in exchanges for item in items]
+        live = _live(items, _following(view, chosen[-1]), originals, cap, options)
+        summary, method = yield from _written(full, cap, options, composer, live)
     return view.with_summary(chosen, summary, method)
+
+
+def _live(
+    items: Sequence[WindowItem],
+    following: WindowItem | None,
+    originals: Sequence[Entry],
+    cap: int,
+    options: SummaryOptions,
+) -> Continuation | None:
+    """Return how the last request can be continued, None if it cannot."""
+    if not options.ask or options.prefix is None:
+        return None
+    return continuation(options.prefix, items, following, originals, cap, options.focus)
+
+
+def _following(view: View, number: int) -> WindowItem | None:
+    """Return the first item of the window behind a group."""
+    items = (item for group in view.groups[number + 1 :] for item in group.window_items)
+    return next(items, None)
 
 
 def _are_few(view: View, chosen: Sequence[int], goal: Goal) -> bool:
@@ -214,6 +248,15 @@ def _oldest(view: View, goal: Goal) -> list[int]:
     return chosen
 
 
+def _not_recalled(exchanges: list[list[WindowItem]], recall: str) -> list[list[WindowItem]]:
+    """Return the exchanges without text that the agent recalled, which is known from its originals.
+
+    All of them if there is nothing else.
+    """
+    others = [[item for item in items if not is_of_tool(item.entry, recall)] for items in exchanges]
+    return list(filter(None, others)) or exchanges
+
+
 def _in_full(
     exchanges: Sequence[Sequence[WindowItem]],
 ) -> Generator[Request, Answer, list[list[Entry]]]:
@@ -235,26 +278,34 @@ def _in_full(
 def _written(
     exchanges: Sequence[Sequence[Entry]],
     cap: int,
-    make_entry: EntryFactory,
     options: SummaryOptions,
+    composer: Composer,
+    live: Continuation | None,
 ) -> Generator[Request, Answer, tuple[Entry, ReplacementMethod]]:
-    """Return a summary of at most `cap` tokens; yield a problem for constraints that do not fit."""
-    composer = Composer([entry for exchange in exchanges for entry in exchange], make_entry)
-    if lost := composer.left_out(cap):
-        yield SummaryProblem(
-            f"{len(lost)} of the declared constraints do not fit a summary of {cap} tokens: pin them",
-            "they were left out",
-            failed=False,
-        )
-    made = yield from _by_summarizer(exchanges, cap, options, composer)
-    summary = made or composer.digest(cap)
-    if composer.forgotten:
-        yield SummaryProblem(
-            f"{len(composer.forgotten)} of the constraints in earlier summaries do not fit {cap} tokens",
-            "they were left out",
-            failed=False,
-        )
-    return summary, _method(made is not None)
+    """Return a summary of at most `cap` tokens, and the method that wrote it."""
+    made = None
+    if live is not None:
+        made = yield from _continued(exchanges, cap, options, composer, live)
+    if made is None:
+        made = yield from _by_summarizer(exchanges, cap, options, composer)
+    return made or composer.digest(cap), _method(made is not None)
+
+
+def _continued(
+    exchanges: Sequence[Sequence[Entry]],
+    cap: int,
+    options: SummaryOptions,
+    composer: Composer,
+    live: Continuation,
+) -> Generator[Request, Answer, Entry | None]:
+    """Return the summary that continues the last request; None if the ordinary prompt is needed."""
+    entries = [entry for exchange in exchanges for entry in exchange]
+    try:
+        return (yield from _one(entries, cap, options, composer, live))
+    except NoSummary as error:
+        instead = "the ordinary prompt is sent"
+        yield SummaryProblem(str(error), instead, failed=False, unasked=error.unasked)
+        return None
 
 
 def _by_summarizer(
@@ -324,11 +375,10 @@ def _parts(
     options: SummaryOptions,
     composer: Composer,
 ) -> Generator[Request, Answer, list[tuple[Entry]]]:
-    """Return a bare summary of each piece; the composer keeps their constraints."""
+    """Return a summary of each piece."""
     made: list[tuple[Entry]] = []
     for piece in pieces:
         part = yield from _part(piece, most, options, composer.of_part(piece))
-        composer.add_constraints_of(part.text)
         made.append((part,))
     return made
 
@@ -349,12 +399,21 @@ def _part(
 
 
 def _one(
-    piece: Sequence[Entry], most: int, options: SummaryOptions, composer: Composer
+    piece: Sequence[Entry],
+    most: int,
+    options: SummaryOptions,
+    composer: Composer,
+    live: Continuation | None = None,
 ) -> Generator[Request, Answer, Entry]:
-    """Return one summary: request it, request it once more strictly, clip it if it is only too long."""
+    """Return one summary: request it, request it once more strictly, clip it if it is only too long.
+
+    With `live`, only a summary that is too long is requested once more.
+    """
     problem, long = "", ""
     for _ in range(_ATTEMPTS):
         request = summary_request(piece, most, options.focus, problem, options.prompt)
+        if live is not None:
+            request = live.of(request, problem)
         reply = yield request
         if not isinstance(reply, SummaryReply):
             # After an exception or a timeout there is no second call: it would cost the agent's time.
@@ -362,13 +421,16 @@ def _one(
             raise NoSummary(failure.reason, unasked=failure.unasked)
         reply = msgspec.structs.replace(reply, text=answer_of(reply.text))
         problem = fault_of(reply, request)
+        if problem and live is not None:
+            break
         if problem:
             continue
-        made = composer.fitted(reply.text, most)
-        if isinstance(made, Entry):
+        made = composer.entry(reply.text)
+        tokens = made.token_count.tokens
+        if tokens <= most:
             return made
-        problem = f"the summary had {made} tokens, and {most} is the most"
-        long = reply.text if made < composer.replaced else long
+        problem = f"the summary had {tokens} tokens, and {most} is the most"
+        long = reply.text if tokens < composer.replaced else long
         if long and options.truncates:
             break
     if not long:

@@ -13,7 +13,7 @@ import msgspec
 
 from memman.config import Budget
 from memman.display import safe_repr
-from memman.entries import NO_JSON, Content, Entry, NewEntry, check_text
+from memman.entries import NO_JSON, Content, Entry, NewEntry, check_text, is_of_tool
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
 from memman.summary_metadata import summary_draft
@@ -37,6 +37,8 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         budget: the settings behind the other numbers.
         demanded: the caller passed `target_tokens`; the target then outweighs the entries dropped for it.
         thorough: everything old is compressed, even below the target.
+        state_tokens: the room of the state block, which comes on top of `tokens` and `limit`.
+        recall: the name of the agent's tool that returns entries; "" if it has none.
     """
 
     tokens: int
@@ -45,6 +47,8 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget
     demanded: bool = False
     thorough: bool = False
+    state_tokens: int = 0
+    recall: str = ""
 
     def met(self, view: View) -> bool:
         """Return True if the view is at the target and nothing else is to be compressed."""
@@ -70,7 +74,8 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     """A run of the window, and the entry shown in its place.
 
     `method` is None for an entry shown as it was added, `entry` is None if nothing is shown. `into` is
-    the id of the summary that covers this run too.
+    the id of the summary that covers this run too. `recall` is the name of the agent's tool that returns
+    originals; "" if there is none.
     """
 
     run: tuple[WindowItem, ...]
@@ -78,6 +83,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     tokens: int
     method: ReplacementMethod | None = None
     into: str | None = None
+    recall: str = ""
 
     @property
     def number(self) -> int:
@@ -86,13 +92,34 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return first.entry.seq if first.entry.type == "summary" else first.position
 
     @property
+    def recalled(self) -> bool:
+        """True for a call or a result of the agent's tool that returns originals."""
+        return is_of_tool(self.run[0].entry, self.recall)
+
+    @property
+    def offered(self) -> str:
+        """The name of the tool if it returns the original; it does not return its own results."""
+        return "" if self.recalled else self.recall
+
+    def origin(self, subject: str) -> str:
+        """Return the clauses of a notice that name the original, its size and the tool that returns it."""
+        return f"{subject} is entry #{self.number}, {self.tokens} tokens{offer(self.offered, self.number)}"
+
+    @property
     def pinned(self) -> bool:
         """True if an entry of the run is pinned."""
         return any(window_item.pinned for window_item in self.run)
 
     def replaced(self, entry: Entry, method: ReplacementMethod) -> Item:
         """Return the run with another entry shown in its place."""
-        return Item(self.run, entry, entry.token_count.tokens, method)
+        return msgspec.structs.replace(
+            self, entry=entry, tokens=entry.token_count.tokens, method=method, into=None
+        )
+
+
+def offer(recall: str, number: int) -> str:
+    """Return the clause of a notice that names the agent's tool for the original; "" without one."""
+    return f"; {recall} #{number} returns it" if recall else ""
 
 
 def in_place_of(entry: Entry, content: Content) -> NewEntry:
@@ -227,7 +254,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
         covered = [item for number in sorted(numbers) for item in self.groups[number].window_items]
         if not covered:
             return self
-        summary = make_entry(summary_draft(text, [item.entry for item in covered]))
+        recall = next((item.recall for number in numbers for item in self.groups[number].items), "")
+        summary = make_entry(summary_draft(text, [item.entry for item in covered], recall))
         return self.with_summary(numbers, summary, "digest")
 
     def with_items(self, changed: Mapping[ItemIndex, Item]) -> View:
@@ -311,8 +339,7 @@ def _stub(item: Item, entry: Entry, text: str | None, make_entry: EntryFactory) 
     if entry.type == "tool_call":
         raise InvalidInput(f"the entry {entry.id!r} is a tool call: drop or replace its exchange")
     if text is None:
-        size = f"it is entry #{item.number}, {item.tokens} tokens"
-        text = f"[memman: this was taken out to save space; {size}]"
+        text = f"[memman: this was taken out to save space; {item.origin('it')}]"
     return item.replaced(make_entry(in_place_of(entry, text)), "stub")
 
 
@@ -358,7 +385,10 @@ def view_of(window: Window, goal: Goal) -> View:
         remaining -= len(exchange.items)
     return View.of(
         Group(
-            tuple(Item((item,), item.entry, item.tokens) for item in exchange.items),
+            tuple(
+                Item((item,), item.entry, item.tokens, recall=goal.recall)
+                for item in exchange.items
+            ),
             status,
             exchange.tokens,
             len(exchange.items),
@@ -379,13 +409,9 @@ def _status(exchange: Exchange, number: int, question: int, last: int) -> GroupS
 def _question_in(exchanges: Sequence[Exchange]) -> int:
     """Return the index of the exchange with the newest user message; -1 if there is none."""
     for number in reversed(range(len(exchanges))):
-        if any(_is_question(item) for item in exchanges[number].items):
+        if any(item.is_users for item in exchanges[number].items):
             return number
     return -1
-
-
-def _is_question(item: WindowItem) -> bool:
-    return item.entry.role == "user" and item.entry.type == "message"
 
 
 def question_of(view: View) -> ItemIndex | None:
@@ -393,6 +419,6 @@ def question_of(view: View) -> ItemIndex | None:
     for number in reversed(range(len(view.groups))):
         items = view.groups[number].items
         for index in reversed(range(len(items))):
-            if _is_question(items[index].run[0]) and len(items[index].run) == 1:
+            if items[index].run[0].is_users and len(items[index].run) == 1:
                 return number, index
     return None

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from functools import cache
-from pathlib import Path
 from typing import Final
+
+from memman.search.terms import SPACELESS, UNSPACED, function_words
 
 _LEAST_VALUE: Final = 4
 _MOST_VALUE: Final = 120  # a longer one is a blob that is not typed again
@@ -50,9 +50,6 @@ _NAMED: Final = re.compile(
 )
 _LEAST_CHARS: Final = 3
 _WORD: Final = re.compile(r"[^\W_]+")
-# Thai and Lao, Tibetan, Burmese, Khmer, Japanese kana, Chinese characters.
-_UNSPACED: Final = "\u0e00-\u0eff\u0f40-\u0fbc\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
-_SPACELESS: Final = re.compile(f"[{_UNSPACED}]+")
 # Signs within words that are not letters to Python: accents, the points of Hebrew and Arabic, the vowels
 # of the scripts of India, joiners and non-joiners.
 _SIGNS: Final = (
@@ -60,7 +57,7 @@ _SIGNS: Final = (
     "\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0711\u0730-\u074a\u07a6-\u07b0\u0900-\u0963\u0971-\u0df3"
     "\u200c\u200d"
 )
-_IN_WORDS: Final = rf"\w{_SIGNS}{_UNSPACED}"
+_IN_WORDS: Final = rf"\w{_SIGNS}{UNSPACED}"
 _WORD_WITH_SIGNS: Final = re.compile(f"[{_IN_WORDS}]+")
 # A path may have names in other scripts. Such a name is complete if the path continues after it, with an
 # ASCII extension, or if no letter adjoins the path; otherwise its end is unknown.
@@ -77,12 +74,6 @@ _PATH_OR_OTHER: Final = (
 )
 
 
-@cache
-def _holding() -> frozenset[str]:
-    """Return function words: English, German, French, Spanish, Portuguese, Italian, Dutch, Russian."""
-    return frozenset((Path(__file__).parent / "holding_words.txt").read_bytes().decode().split())
-
-
 def words_of(text: str) -> frozenset[str]:
     """Return the content words of a text in lower case."""
     lower = text.lower()
@@ -92,9 +83,9 @@ def words_of(text: str) -> frozenset[str]:
         else _WORD_WITH_SIGNS.findall(lower.replace("_", " "))
     )
     words = {word for word in found if len(word) >= _LEAST_CHARS}
-    words -= _holding()
+    words -= function_words()
     if not text.isascii():
-        for run in _SPACELESS.findall(text):
+        for run in SPACELESS.findall(text):
             words.discard(run)
             words.update([run[at : at + 2] for at in range(len(run) - 1)])
     return frozenset(words)

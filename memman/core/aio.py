@@ -17,6 +17,7 @@ from memman.core.core import Core
 from memman.core.methods import AsyncMethods
 from memman.errors import WrongEventLoop
 from memman.protocols import FeedItem
+from memman.recall import AsyncRecallTool
 from memman.runtime import SyncRuntime
 from memman.runtime.threads import start_in_thread
 
@@ -53,6 +54,13 @@ class ThreadedMethods(AsyncMethods):
 
         shared = self._core.shared
         return LoopFollower(self._run, shared, session_id, after, poll, timeout).items()
+
+    def recall_tool(
+        self, session_id: str, *, name: str = "recall", max_tokens: int = 2_000
+    ) -> AsyncRecallTool:
+        """Return a tool as `MemoryManager.recall_tool` does, with calls to await."""
+        tool = self._methods.recall_tool(session_id, name=name, max_tokens=max_tokens)
+        return AsyncRecallTool.over(tool, self._run)
 
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine over the sync runtime on a thread, in the context of the caller."""

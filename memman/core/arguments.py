@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
-from memman.display import format_error, safe_repr
+from memman.display import format_error, known_names, safe_repr
 from memman.entries import (
     Content,
     Entry,
+    EntryType,
     NewEntry,
     check_id,
     check_model,
@@ -22,10 +23,16 @@ from memman.entries import (
 )
 from memman.errors import AsyncPortRefused, InvalidInput
 from memman.ids import check_nonce
+from memman.results import EntryState
 from memman.runtime import is_async_callable
+from memman.search import terms_of
 from memman.session.requests import ContextRequest
+from memman.session.search import Search
+from memman.state import Keeps, is_title
 
 T = TypeVar("T")
+_HITS = 10
+_FINDABLE = ("active", "stubbed", "folded", "clipped", "summarised", "dropped")
 
 
 def check_function(port: Any, name: str) -> None:
@@ -34,6 +41,26 @@ def check_function(port: Any, name: str) -> None:
         raise InvalidInput(f"{name} must be callable, not {type(port).__name__}")
     if is_async_callable(port):
         raise AsyncPortRefused(f"{name} is async, and must be a plain function in both managers")
+
+
+def checked_keeps(keeps: Any) -> Keeps:
+    """Return the caller's own sections of the state block.
+
+    Raises `InvalidInput` unless they are functions by title.
+    """
+    if keeps is None:
+        return {}
+    if not isinstance(keeps, Mapping):
+        raise InvalidInput(
+            f'keeps must be a dict such as {{"Tickets": function}}, not {type(keeps).__name__}'
+        )
+    for title, function in keeps.items():
+        if check_text(title, "a title in keeps").splitlines() != [title]:
+            raise InvalidInput(f"a title in keeps must be one line, not {safe_repr(title)}")
+        if is_title(title):
+            raise InvalidInput(f"keeps has the title {title!r}, which is memman's own")
+        check_function(function, f"keeps[{title!r}]")
+    return dict(keeps)
 
 
 def aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
@@ -196,12 +223,15 @@ def context_request(
     system_inline: bool,
     pending: tuple[Entry, ...],
     complete: bool = True,
+    cache: Any = None,
 ) -> ContextRequest:
     """Return the validated arguments of a context. Raises `InvalidInput`."""
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
         raise InvalidInput(f"budget must be a number of tokens, not {safe_repr(budget)}")
     check_switch(system_inline, "system_inline")
     check_switch(complete, "complete")
+    if cache not in (None, "auto"):
+        raise InvalidInput(f"cache must be None or 'auto', not {safe_repr(cache, 60)}")
     return ContextRequest(
         form,
         None if model is None else check_model(model),
@@ -211,7 +241,74 @@ def context_request(
         system_inline,
         pending,
         complete,
+        cache is not None,
     )
+
+
+def search_request(
+    session_id: str | None,
+    query: Any,
+    limit: Any,
+    budget: Any,
+    sessions: Any,
+    types: Any,
+    tools: Any,
+    states: Any,
+    since: Any,
+    until: Any,
+) -> Search:
+    """Return the validated arguments of a search. Raises `InvalidInput`."""
+    terms = terms_of(check_text(query, "query"))
+    if not terms:
+        raise InvalidInput("query is empty: give words, an exact value or a path to search for")
+    prefix = ""
+    if session_id is None and sessions is not None:
+        pattern = check_text(sessions, "sessions")
+        if pattern.endswith("*"):
+            prefix = pattern[:-1]
+        else:
+            session_id = pattern
+    elif sessions is not None:
+        raise InvalidInput("sessions is for a search with session_id=None; name the session once")
+    check_positive(limit, "limit")
+    check_positive(budget, "budget")
+    for name, moment in (("since", since), ("until", until)):
+        if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):
+            raise InvalidInput(
+                f"{name} must be a datetime with a time zone, not {safe_repr(moment, 60)}"
+            )
+    return Search(
+        terms=terms,
+        session_id=None if session_id is None else check_id(session_id, "session_id"),
+        prefix=prefix,
+        limit=_HITS if limit is None and budget is None else limit,
+        budget=budget,
+        types=_chosen(types, "types", get_args(EntryType)),
+        tools=_chosen(tools, "tools", None),
+        states=_chosen(_FINDABLE if states is None else states, "states", get_args(EntryState)),
+        since=since,
+        until=until,
+    )
+
+
+def check_positive(number: Any, name: str) -> None:
+    """Raise `InvalidInput` unless the argument is None or a whole number from 1 on."""
+    if number is not None and (
+        isinstance(number, bool) or not isinstance(number, int) or number < 1
+    ):
+        raise InvalidInput(f"{name} must be a whole number from 1 on, not {safe_repr(number)}")
+
+
+def _chosen(names: Any, what: str, known: Sequence[str] | None) -> frozenset[Any]:
+    """Return the given names. Raises `InvalidInput` for one that is not known."""
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise InvalidInput(f"{what} must be a list of names, not {safe_repr(names, 60)}")
+    for name in names:
+        if known is not None and name not in known:
+            raise InvalidInput(
+                f"unknown name {safe_repr(name)} in {what}{known_names(name, known)}"
+            )
+    return frozenset(check_text(name, f"a name in {what}") for name in names)
 
 
 def metadata_json(metadata: Mapping[str, Any]) -> msgspec.Raw:

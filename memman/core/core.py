@@ -18,6 +18,7 @@ from memman.core.arguments import (
     check_function,
     check_switch,
     checked_ids,
+    checked_keeps,
     checked_nonces,
 )
 from memman.core.resolver import DEFAULT_FORMAT, Resolver
@@ -38,10 +39,11 @@ from memman.protocols import (
     SummarizeCallback,
     Summarizer,
 )
-from memman.runtime import USE_ASYNC, Runtime, is_async_callable, refuse_async_port
+from memman.runtime import USE_ASYNC, Observer, Runtime, is_async_callable, refuse_async_port
 from memman.session import SessionCache
 from memman.session.shared import Shared
 from memman.session.store import store_methods
+from memman.state import Keeps
 from memman.stores import MemoryStore
 from memman.summarizers import Asker, Summarizers
 
@@ -71,6 +73,7 @@ class Core:
         format: FormatName | str | None,
         model_info: ModelInfo | None,
         redact: Redact | None,
+        keeps: Keeps | None,
         plugins: Iterable[str] | None,
         clock: Callable[[], datetime] | None,
         new_id: Callable[[], str] | None,
@@ -89,21 +92,21 @@ class Core:
             check_function(port, name)
         check_switch(exclusive, "exclusive")
         check_switch(trust_settings, "trust_settings")
-        opened = MemoryStore() if store is None else self._open(store)
-        refuse_async_port(opened, store_methods(opened), runtime, "store")
         self.shared = Shared(
             runtime=runtime,
-            store=opened,
+            store=self._checked_store(store),
             exclusive=exclusive or store is None,
             clock=partial(datetime.now, UTC) if clock is None else aware(clock),
             new_id=uuid7 if new_id is None else checked_ids(new_id),
             new_nonce=random_nonce if new_nonce is None else checked_nonces(new_nonce),
             trust_settings=trust_settings,
             redact=redact,
+            keeps=checked_keeps(keeps),
             sender=sender,
             counter=resolver.counter,
             remote=resolver.remote,
             limits=resolver.limits,
+            prices=resolver.prices,
             warn_unknown=resolver.warn_unknown,
             summarizer=self._summarizer_for,
             format=form.name,
@@ -113,15 +116,7 @@ class Core:
         )
         self.sessions = SessionCache(self.shared)
         self._subscriptions: set[Subscription] = set()
-        if config is not None and not isinstance(config, MemoryConfig):
-            raise InvalidInput(f"config must be a MemoryConfig, not {type(config).__name__}")
-        settings = config or MemoryConfig()
-        if model is not None:
-            settings = settings.updated({"model": model})
-        if model_info is not None:
-            limits = _checked_limits(settings.model, model_info)
-            resolver.use_models(resolver.models.with_limits(*limits))
-        self._configure(settings)
+        self._configure(self._settings(config, model, model_info))
 
     def __repr__(self) -> str:
         shared = self.shared
@@ -133,6 +128,13 @@ class Core:
         if is_async_callable(callback) and not self.runtime.async_ports:
             raise AsyncPortRefused(f"the callback is async: {USE_ASYNC}, or a plain function")
         return events.subscribe(event, callback, self.shared.sender, self._subscriptions)
+
+    def observe(self, observer: Observer | None) -> None:
+        """Set the observer of this manager's operations; None ends the observation."""
+        check_function(observer, "observer")
+        if observer is not None and self.runtime.observer is not None:
+            raise InvalidInput("this manager has an observer: end it with observe(None) first")
+        self.runtime.observe(observer)
 
     async def close(self) -> None:
         """Finish background work, emit the remaining events, and close the store."""
@@ -146,6 +148,20 @@ class Core:
         self.runtime.end()
 
     # ------------------------------------------------------------ settings
+
+    def _settings(
+        self, config: MemoryConfig | None, model: str | None, model_info: ModelInfo | None
+    ) -> MemoryConfig:
+        """Return the manager's first settings; use the given limits of the model."""
+        if config is not None and not isinstance(config, MemoryConfig):
+            raise InvalidInput(f"config must be a MemoryConfig, not {type(config).__name__}")
+        settings = config or MemoryConfig()
+        if model is not None:
+            settings = settings.updated({"model": model})
+        if model_info is not None:
+            limits = _checked_limits(settings.model, model_info)
+            self.resolver.use_models(self.resolver.models.with_limits(*limits))
+        return settings
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Change settings of the manager, one change at a time, so that none is lost."""
@@ -216,6 +232,14 @@ class Core:
 
     # ------------------------------------------------------------ the store
 
+    def _checked_store(
+        self, store: str | os.PathLike[str] | Store | AsyncStore | None
+    ) -> Store | AsyncStore:
+        """Return the manager's store. Raises `AsyncPortRefused` for one that the runtime cannot run."""
+        opened = MemoryStore() if store is None else self._open(store)
+        refuse_async_port(opened, store_methods(opened), self.runtime, "store")
+        return opened
+
     def _open(self, store: str | os.PathLike[str] | Store | AsyncStore) -> Store | AsyncStore:
         """Return the store of a path or URL, or the given store itself."""
         if isinstance(store, MemoryConfig):
@@ -248,6 +272,6 @@ def _checked_limits(model: str | None, info: ModelInfo) -> tuple[str, ModelInfo]
     if not isinstance(info, ModelInfo) or not sound_limits(info):
         raise ConfigError(
             "model_info must be a ModelInfo(context, max_input, max_output) of positive numbers of "
-            f"tokens, not {safe_repr(info, 60)}"
+            f"tokens, with Prices or none, not {safe_repr(info, 60)}"
         )
     return model, info

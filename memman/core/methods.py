@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Literal, overload
 
 from memman import events
@@ -30,6 +31,7 @@ from memman.core.arguments import (
     new_message,
     new_tool_call,
     new_tool_result,
+    search_request,
     system_text,
     tools_json,
 )
@@ -42,6 +44,7 @@ from memman.entries import (
     NO_JSON,
     Content,
     Entry,
+    EntryType,
     NewEntry,
     TokenCount,
     check_id,
@@ -58,9 +61,12 @@ from memman.formats.lenient import read_messages
 from memman.formats.plain import reported_usage
 from memman.formats.streams import whole
 from memman.protocols import FeedItem, SessionInfo, SummarizeCallback, Summarizer
+from memman.recall import AsyncRecallTool, Recall
 from memman.records import UsageReported
-from memman.results import Context, OverflowResult, SessionStats, Summary
+from memman.results import Context, EntryState, Hit, OverflowResult, SessionStats, Summary
+from memman.runtime import Observer, Operation, observed
 from memman.session import CompressionRequest, OnConflict, Session
+from memman.spend import Spend, total_spend
 
 logger = logging.getLogger("memman")
 State = SessionState | Mapping[str, Any] | str | bytes
@@ -297,10 +303,12 @@ class AsyncMethods:
         output_tokens: int | None = None,
         cached_tokens: int | None = None,
         cache_written_tokens: int | None = None,
+        cache_written_1h_tokens: int | None = None,
     ) -> None:
         """Record the usage that the provider reported for the last request, and calibrate counts by it.
 
-        `add_messages` does this for a whole response. The recorded `input_tokens` include those read from
+        `add_messages` does this for a whole response. The request is priced now if the model's prices are
+        known. The recorded `input_tokens` include those read from
         the provider's cache and written to it, whichever provider reported them.
 
         Args:
@@ -312,6 +320,7 @@ class AsyncMethods:
             output_tokens: the tokens of the reply.
             cached_tokens: those of the input that were read from the provider's cache.
             cache_written_tokens: those of the input that were written to it.
+            cache_written_1h_tokens: those of them that it keeps for an hour.
 
         Raises:
             InvalidInput: there are no input tokens, or fewer than cached ones; nothing was changed.
@@ -326,6 +335,7 @@ class AsyncMethods:
             output_tokens=output_tokens,
             cached_tokens=cached_tokens,
             cache_written_tokens=cache_written_tokens,
+            cache_written_1h_tokens=cache_written_1h_tokens,
         )
         record = self._usage_record(billed, model)
         await (await self._core.sessions.existing(session_id)).record_usage(record)
@@ -486,6 +496,7 @@ class AsyncMethods:
         system_inline: bool = True,
         pending: Any = None,
         complete: bool = True,
+        cache: Literal["auto"] | None = None,
         missing_ok: bool = False,
     ) -> Context:
         """Return the context to send to the model, valid in `format` and within `budget`. Changes nothing.
@@ -498,13 +509,18 @@ class AsyncMethods:
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt before the session's own system messages: a text, Anthropic's list of
                 blocks, or Gemini's `Content`; `Context.system` has its text.
-            tools: the tool definitions of the request; they are counted.
+            tools: the tool definitions of the request; they are counted, and `Context.tools` has them.
             system_inline: False only counts `system`: the caller sends it, as frameworks do.
             pending: messages that follow the session's in this context and are stored nowhere, as for
                 `add_messages(unknown="keep")`. They are trimmed last. In `Context.sources` their entries
                 are `pending:0`, `pending:0:1` ...
             complete: False leaves calls without a result as they are and adds no messages that the format
                 requires: a context to show, or for a framework that completes it itself.
+            cache: "auto" places at most four marks for the provider's prompt cache: `cache_control` of
+                Anthropic, `cachePoint` of Bedrock. They are at the ends of prompt and tools, of the
+                compressed part, of the previous request and of this one, so send `Context.system` and
+                `Context.tools`, too. With OpenAI's formats, `Context.prompt_cache_key` is set; the others
+                need nothing. Nothing is marked with `cache_ttl=None`.
             missing_ok: return an empty context if the session does not exist.
 
         Raises:
@@ -517,7 +533,7 @@ class AsyncMethods:
             () if pending is None else Unstored(core.shared, core.resolver).pending(pending, form)
         )
         request = context_request(
-            form, model, budget, system, tools, system_inline, entries, complete
+            form, model, budget, system, tools, system_inline, entries, complete, cache
         )
         try:
             return await (await core.sessions.existing(session_id)).build(request)
@@ -536,6 +552,7 @@ class AsyncMethods:
         system: Any = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         system_inline: bool = True,
+        cache: Literal["auto"] | None = None,
     ) -> Context:
         """Return a list of messages as a context, trimmed if it does not fit. Stores nothing.
 
@@ -549,9 +566,16 @@ class AsyncMethods:
         The other arguments and the errors are those of `build_context`.
         """
         core = self._core
-        form, entries = Unstored(core.shared, core.resolver).whole(messages, format)
-        request = context_request(form, model, budget, system, tools, system_inline, entries)
-        return Session("messages", core.shared).build_empty(request)
+
+        async def fit() -> Context:
+            form, entries = Unstored(core.shared, core.resolver).whole(messages, format)
+            request = context_request(
+                form, model, budget, system, tools, system_inline, entries, cache=cache
+            )
+            return Session("messages", core.shared).build_empty(request)
+
+        operation = Operation(kind="fit", model=model or core.shared.config.model)
+        return await observed(core.shared.runtime.observer, operation, fit())
 
     async def get_context_for_llm(self, session_id: str) -> str:
         """Return the context as one text: summaries with their dates, then the recent entries."""
@@ -599,13 +623,74 @@ class AsyncMethods:
         entry_id = check_id(id, "id")
         return await (await self._core.sessions.existing(session_id)).entry(entry_id)
 
+    async def search(
+        self,
+        session_id: str | None,
+        query: str,
+        *,
+        limit: int | None = None,
+        budget: int | None = None,
+        sessions: str | None = None,
+        types: Sequence[EntryType] = (),
+        tools: Sequence[str] = (),
+        states: Sequence[EntryState] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[Hit]:
+        """Search the log of messages and tool calls, compressed or not, and return the entries, best first.
+
+        Words are compared by their stems; parts of words, paths, numbers and signs are found, too. Nothing
+        in the query has a meaning as syntax. A store makes its index at the first search.
+
+        Args:
+            session_id: must exist; None for a search in several sessions.
+            query: words, an exact value, a path, an error message; the first 2,000 characters count.
+            limit: the most hits; 10 without a budget, with one as many as fit.
+            budget: the most tokens of the entries that are returned. Each hit is followed by the next entry
+                of the conversation if both fit; a hit that does not fit is left out.
+            sessions: with `session_id=None` an id, or a beginning of ids and a star: `"customer-7/*"`.
+            types: the types of entries to return; all by default.
+            tools: names of tools, to return only their calls and results.
+            states: the states of entries to return. By default those of the current era that are not
+                retracted; "cleared" and "retracted" entries are only found if they are named here.
+            since: the earliest time of an entry.
+            until: the time that entries must be earlier than.
+
+        Raises:
+            InvalidInput: an argument has a wrong value, or the query is empty.
+            SessionNotFound: no such session.
+            StoreError: the store cannot list its sessions, and several are searched.
+        """
+        from memman.session import Searcher
+
+        wanted = search_request(
+            session_id, query, limit, budget, sessions, types, tools, states, since, until
+        )
+        core = self._core
+        if wanted.session_id is not None:
+            await core.sessions.existing(wanted.session_id)
+        return await Searcher(wanted, core.shared, core.sessions).hits()
+
     async def get_summaries(self, session_id: str) -> list[Summary]:
         """Return the active summaries, with the ids of the entries they replace."""
         return await (await self._core.sessions.existing(session_id)).summaries()
 
     async def get_stats(self, session_id: str) -> SessionStats:
-        """Return a session's numbers: entries, tokens, limits, counter, drift, and cost of summaries."""
+        """Return a session's numbers: entries, tokens, limits, counter, drift, summaries, spend."""
         return await (await self._core.sessions.existing(session_id)).stats()
+
+    async def get_spend(self, *, prefix: str = "") -> Spend | None:
+        """Return the money that the sessions of the store have cost; None if no price is known.
+
+        Reads the totals of each session, and no logs. A fork has the requests of its original too.
+
+        Args:
+            prefix: only sessions whose ids begin with it.
+        """
+        store = self._core.shared.store
+        sessions = await store.sessions(check_text(prefix, "prefix"))
+        snapshots = [await store.load(each.session_id) for each in sessions]
+        return total_spend(found.totals.spend for found in snapshots if found is not None)
 
     async def explain(self, session_id: str) -> Explanation:
         """Explain why a session was or was not compressed, what is next, and the state of each entry.
@@ -613,6 +698,30 @@ class AsyncMethods:
         Reads the log since the last clear. Calls no summarizer and changes nothing.
         """
         return await (await self._core.sessions.existing(session_id)).explain()
+
+    def recall_tool(
+        self, session_id: str, *, name: str = "recall", max_tokens: int = 2_000
+    ) -> AsyncRecallTool:
+        """Return the agent's own tool to read entries that left its context.
+
+        Give its definition to the model (`tool.anthropic`, `tool.openai_chat`, ...), and add its answer as
+        a tool result. As long as a tool of the session exists, new notices and summaries name it, and its
+        results are the first to be cleared.
+
+        Args:
+            session_id: need not exist yet.
+            name: the name under which the model calls it.
+            max_tokens: the most tokens of an answer, from 200 on; longer ones have pages.
+
+        Raises:
+            InvalidInput: an argument is invalid.
+        """
+        core = self._core
+        use = core.shared.recall_use(check_id(session_id, "session_id"))
+        body = Recall(self.search, core.sessions, session_id, use, name, max_tokens)
+        tool = AsyncRecallTool(body.answer, name, max_tokens)
+        use.begin(name)
+        return tool
 
     async def count_tokens(
         self,
@@ -909,6 +1018,22 @@ class AsyncMethods:
             AsyncPortRefused: the callback is async and the manager is not.
         """
         return self._core.subscribe(event, callback)
+
+    def observe(self, observer: Observer | None) -> None:
+        """Call a function before each build, fit, compression, summary, remote count and store call.
+
+        A manager has one observer at most. What `on` cannot show, such as durations and nesting, it can:
+        `memman-otel` makes OpenTelemetry's spans and metrics of it.
+
+        Args:
+            observer: takes an `Operation` and returns None, or a function `end(answer, error)`, which is
+                called after the operation in the same thread and context. Both run inside the operation,
+                so they should be fast; their errors are logged. None ends the observation.
+
+        Raises:
+            InvalidInput: the observer cannot be called, or the manager has one.
+        """
+        self._core.observe(observer)
 
     async def close(self) -> None:
         """Wait at most 5 s for background compressions, then close the store.

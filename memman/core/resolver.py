@@ -29,7 +29,7 @@ from memman.formats import builtin_format, builtin_formats, candidates, detect_f
 from memman.formats import format_named as named
 from memman.formats.lenient import PlainMessage, parsed_messages
 from memman.plugins import Plugins, shared_plugins
-from memman.protocols import CounterSpec, Format, ModelRef
+from memman.protocols import CounterSpec, Format, ModelRef, Prices
 from memman.runtime import is_async_callable, refuse_async_port
 from memman.session.shared import Remote
 
@@ -122,6 +122,10 @@ class Resolver:
             return None
         info = self.models.info(model)
         return None if info is None else (info.context, info.max_input, info.max_output)
+
+    def prices(self, model: str) -> Prices | None:
+        """Return the prices of a model; None if they are unknown."""
+        return self.models.prices(model)
 
     def warn_unknown(self, config: MemoryConfig) -> None:
         """Warn once about a model with unknown limits if none are set or it seems misspelt."""

@@ -82,7 +82,7 @@ class TokenCounting:
         rendering = rendering_in(self._resolver.format_named(remote.format), self._counter)
         rendering.update(window)
         request = request_of(self._config.model, rendering, self._system, self._tools)
-        count = await self._shared.runtime.price(remote.counter, request)
+        count = await self._shared.price(remote.counter, request)
         if isinstance(count, CountFailure):
             logger.warning("%s was not counted exactly: %s", self._config.model, count.reason)
             return None

@@ -4,7 +4,7 @@
 - `resolution`, `validation`: the counter of a model, among those of plugins
 - `counter`, `builtin`, `estimator`: counting with a cache and a fallback; the counters that always work
 - `framing`, `extras`, `images`, `tools`, `tool_prices`, `typescript`: the cost of everything but texts
-- `calibration`, `usage`: learning from the tokens that providers report
+- `calibration`, `usage`, `pricing`: learning from the tokens that providers report, and their price
 - `remote`, `flight`, `failures`: counts over a network
 """
 
@@ -20,6 +20,16 @@ from memman.counting.images import image_tokens
 from memman.counting.limits import known_limits, limits_of
 from memman.counting.lookup import Models, sound_limits
 from memman.counting.models import FAMILIES, family_of, model_key, model_ref
+from memman.counting.pricing import (
+    LEAST_BREAK,
+    CachePrices,
+    Earlier,
+    breaks_cache,
+    cache_prices,
+    charge_of,
+    last_to,
+    price_of,
+)
 from memman.counting.resolution import (
     Candidate,
     Resolution,
@@ -45,16 +55,22 @@ __all__ = [
     "BYTES4",
     "CHARS4",
     "FAMILIES",
+    "LEAST_BREAK",
     "Billing",
+    "CachePrices",
     "Candidate",
     "CountFailure",
+    "Earlier",
     "TokenCounter",
     "Models",
     "Overflow",
     "RemoteTokenCounter",
     "Resolution",
     "TextEstimator",
+    "breaks_cache",
     "builtin_specs",
+    "cache_prices",
+    "charge_of",
     "endpoint_breaker",
     "estimator_for",
     "explain",
@@ -65,6 +81,7 @@ __all__ = [
     "framing_of",
     "image_tokens",
     "known_limits",
+    "last_to",
     "learn",
     "limits_of",
     "missing",
@@ -72,6 +89,7 @@ __all__ = [
     "model_ref",
     "parse_overflow",
     "predicted",
+    "price_of",
     "price_tools",
     "resolve",
     "resolve_remote",

@@ -1,4 +1,4 @@
-"""Models and their limits by name; plugins are called first, once for each name."""
+"""Models, their limits and prices by name; plugins are called first, once for each name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memman.counting.limits import limits_of
 from memman.counting.models import family_of, model_ref
 from memman.errors import InvalidInput
 from memman.plugins import Plugins
-from memman.protocols import ModelInfo, ModelRef
+from memman.protocols import ModelInfo, ModelRef, Prices
 
 if TYPE_CHECKING:
     from memman.counting.overflow import Overflow
@@ -21,7 +21,7 @@ logger = logging.getLogger("memman.counting")
 
 
 class Models:
-    """Models and their limits by name. Any thread may use it.
+    """Models, their limits and prices by name. Any thread may use it.
 
     `plugins` returns the plugins when they are needed. A plugin that raises or returns another type is
     logged, and the next one answers. Limits learned from a provider's refusal precede all others.
@@ -35,6 +35,7 @@ class Models:
         self._plugins = plugins
         self._refs: dict[str, ModelRef] = {}
         self._infos: dict[str, ModelInfo | None] = {}
+        self._prices: dict[str, Prices | None] = {}
         self._learned = dict(learned or {})
 
     def ref(self, model: str) -> ModelRef:
@@ -49,6 +50,12 @@ class Models:
         if model not in self._infos:
             self._infos[model] = self._found(model)
         return self._infos[model]
+
+    def prices(self, model: str) -> Prices | None:
+        """Return a model's prices: those of its limits, or a plugin's; None if unknown."""
+        if model not in self._prices:
+            self._prices[model] = self._priced(model)
+        return self._prices[model]
 
     def taught(self, model: str, overflow: Overflow, date: str) -> ModelInfo | None:
         """Return a model's limits after a refusal, None if the provider named no number."""
@@ -81,6 +88,16 @@ class Models:
         _refused("memman_model_info", answer)
         return limits_of(ref)
 
+    def _priced(self, model: str) -> Prices | None:
+        info = self.info(model)
+        if info is not None and info.prices is not None:
+            return info.prices
+        answer = self._answer("memman_prices", self.ref(model))
+        if isinstance(answer, Prices):
+            return answer
+        _refused("memman_prices", answer)
+        return None
+
     def _answer(self, hook: str, model: Any) -> Any:
         """Return the plugins' answer; None if two differ, since a session must stay readable."""
         try:
@@ -96,9 +113,10 @@ def _refused(hook: str, answer: Any) -> None:
 
 
 def sound_limits(info: ModelInfo) -> bool:
-    """Return whether all limits are positive numbers."""
+    """Return whether all limits are positive numbers, and the prices are `Prices` if there are any."""
     numbers = (info.context, info.max_input, info.max_output)
-    return all(type(number) is int and number > 0 for number in numbers)
+    sound = all(type(number) is int and number > 0 for number in numbers)
+    return sound and (info.prices is None or isinstance(info.prices, Prices))
 
 
 def _corrected(known: ModelInfo | None, limit: int, bounds: str, date: str) -> ModelInfo:
@@ -115,4 +133,5 @@ def _corrected(known: ModelInfo | None, limit: int, bounds: str, date: str) -> M
         reply = known.max_output
         if known.max_input < known.context:
             most = min(known.max_input, limit)
-    return ModelInfo(context, most, min(reply, context), "the provider's error", date)
+    prices = None if known is None else known.prices
+    return ModelInfo(context, most, min(reply, context), "the provider's error", date, prices)

@@ -15,10 +15,11 @@ from memman.entries import MOST_TOKENS
 from memman.errors import InvalidInput
 from memman.records import UsageReported
 
+_HOUR = "ephemeral_1h_input_tokens"
 _WRITTEN_BY_LANGCHAIN = (  # the first is 0 if one of the others is not
     "cache_creation",
     "ephemeral_5m_input_tokens",
-    "ephemeral_1h_input_tokens",
+    _HOUR,
 )
 _TOTALS = ("prompt_tokens", "input_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
 # Gemini's candidates, and a live session's response, exclude thoughts, which are billed with
@@ -42,12 +43,16 @@ _GEMINI = (
 
 
 class BilledTokens(NamedTuple):
-    """The tokens of a request; the input includes those read from a cache and written to it."""
+    """The tokens of a request; the input includes those read from a cache and written to it.
+
+    `cache_written_1h` of those written are kept for an hour.
+    """
 
     input: int
     output: int = 0
     cached: int = 0
     cache_written: int = 0
+    cache_written_1h: int = 0
 
 
 def usage_of(
@@ -66,6 +71,11 @@ def usage_of(
             f"usage has {cached} cached tokens of {billed.input} input tokens: the input's total counts "
             "those read from a cache and written to it too; pass a total that does"
         )
+    if billed.cache_written_1h > billed.cache_written:
+        raise InvalidInput(
+            f"usage has {billed.cache_written_1h} tokens written for an hour of "
+            f"{billed.cache_written} written in all: the total counts them too"
+        )
     return UsageReported(
         id=record_id,
         at=at,
@@ -74,6 +84,7 @@ def usage_of(
         output_tokens=billed.output,
         cached_tokens=billed.cached,
         cache_written_tokens=billed.cache_written,
+        cache_written_1h_tokens=billed.cache_written_1h,
     )
 
 
@@ -124,17 +135,20 @@ def _read(usage: Mapping[str, Any]) -> BilledTokens:
         details = usage.get("input_token_details") or {}
         written = sum(_number(details, key) for key in _WRITTEN_BY_LANGCHAIN)
         total, output = _number(usage, "input_tokens"), _number(usage, "output_tokens")
-        return BilledTokens(total, output, _number(details, "cache_read"), written)
+        hour = _number(details, _HOUR)
+        return BilledTokens(total, output, _number(details, "cache_read"), written, hour)
     if "input_tokens" in usage:
         cached = _number(usage, "cache_read_input_tokens")
         written = _number(usage, "cache_creation_input_tokens")
         total = _number(usage, "input_tokens") + cached + written
-        return BilledTokens(total, _number(usage, "output_tokens"), cached, written)
+        hour = _number(usage.get("cache_creation") or {}, _HOUR)
+        return BilledTokens(total, _number(usage, "output_tokens"), cached, written, hour)
     if "inputTokens" in usage:
         cached = _number(usage, "cacheReadInputTokens")
         written = _number(usage, "cacheWriteInputTokens")
         total = _number(usage, "inputTokens") + cached + written
-        return BilledTokens(total, _number(usage, "outputTokens"), cached, written)
+        hour = _hour_of_converse(usage.get("cacheDetails") or ())
+        return BilledTokens(total, _number(usage, "outputTokens"), cached, written, hour)
     for prompt, reply, live, thoughts, kept in _GEMINI:
         if prompt in usage:
             said = _number(usage, reply) or _number(usage, live)
@@ -143,6 +157,14 @@ def _read(usage: Mapping[str, Any]) -> BilledTokens:
     raise InvalidInput(
         f"usage names no input tokens: it has {', '.join(map(str, usage)) or 'nothing'}"
     )
+
+
+def _hour_of_converse(details: Any) -> int:
+    """Return the tokens that Bedrock wrote for an hour."""
+    if not isinstance(details, list | tuple):
+        raise InvalidInput(f"usage has cacheDetails={safe_repr(details, 40)}, which is no list")
+    parts = [part for part in details if isinstance(part, Mapping) and part.get("ttl") == "1h"]
+    return sum(_number(part, "inputTokens") for part in parts)
 
 
 def _chat_completion(usage: Mapping[str, Any]) -> BilledTokens:

@@ -19,7 +19,7 @@ class ComparedValue(msgspec.Struct, frozen=True, kw_only=True):
     """An exact value of the originals (a path, an identifier, a number, a date, an address).
 
     `seq` is the last original that contains it. `kept` is its place in the window after the compression:
-    the text of the replacement, the key facts below that ("ledger"), or elsewhere. None: it was lost.
+    the text of the replacement, the state block, or elsewhere. None: it was lost.
     """
 
     value: str

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from memman.compression import CompressionPlan
-from memman.explain.history import CompressionStatus, EntryState, EntryStatus
+from memman.explain.cache_state import CacheState
+from memman.explain.history import CompressionStatus, EntryStatus
 from memman.explain.shares import Shares
+from memman.explain.state_block import StateBlock
+from memman.results import EntryState
 
 _MOST_STRETCHES = 6  # of entries in a line
 _MOST_SHARES = 5  # of tools, and of sources
@@ -59,7 +62,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     do.
     `running` is true during a compression. `last_attempt` is the reason of the last one in this process (""
     before the first). `entries` and `compressions` have the status of each entry and compression since the
-    last clear, in log order. `shares` has the largest parts of the window. `str()` returns a text for
+    last clear, in log order. `shares` has the largest parts of the window, and `state` its state block or
+    None. `cache` is None if no request is known, or without a provider's cache. `str()` returns a text for
     people, `msgspec.to_builtins` plain data for JSON.
     """
 
@@ -73,6 +77,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     compressions: tuple[CompressionStatus, ...]
     entries: tuple[EntryStatus, ...]
     shares: Shares
+    state: StateBlock | None = None
+    cache: CacheState | None = None
 
     def __str__(self) -> str:
         compressions = [each for each in self.compressions if "retract" not in each.replaced]
@@ -82,9 +88,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             f"now: {self.reason}",
             f"next: {self.next}",
             f"summarizer: {self.summarizer.reason}",
+            *([f"cache: {self.cache}"] if self.cache else []),
             f"last compression: {_compression(last) if last else 'none'}",
             *([f"last attempt: {self.last_attempt}"] if self._failed_since(last) else []),
             *_by_state(self.entries),
+            *([f"state block: {self.state}"] if self.state else []),
             *_filled(self.shares),
         ]
         return "\n".join(lines)
@@ -109,12 +117,14 @@ def explained(
     compressions: Iterable[CompressionStatus],
     entries: Iterable[EntryStatus],
     shares: Shares,
+    state: StateBlock | None,
+    cache: CacheState | None,
 ) -> Explanation:
     """Return the explanation.
 
     `waits` is the reason why a compression that is due does not start; if it is "", `plan` is its plan.
     """
-    reason, then = _prospect(trigger, running, waits, plan)
+    reason, then = _prospect(trigger, running, waits, plan, cache)
     return Explanation(
         session_id=session_id,
         reason=reason,
@@ -126,11 +136,17 @@ def explained(
         compressions=tuple(compressions),
         entries=tuple(entries),
         shares=shares,
+        state=state,
+        cache=cache,
     )
 
 
 def _prospect(
-    trigger: Trigger, running: bool, waits: str, plan: CompressionPlan | None
+    trigger: Trigger,
+    running: bool,
+    waits: str,
+    plan: CompressionPlan | None,
+    cache: CacheState | None,
 ) -> tuple[str, str]:
     """Return why the window is not compressed further, and the next step."""
     if running:
@@ -139,7 +155,10 @@ def _prospect(
             "it is committed when it is done; entries can be added in the meantime",
         )
     if not trigger.over:
-        return "within the limits", _until(trigger)
+        if cache is None or not cache.compresses_next or plan is None:
+            return "within the limits", _until(trigger)
+        reason = "within the limits, and the provider's cache has expired"
+        return reason, f"the next add compresses: {_would(plan)}"
     if not trigger.compresses:
         refused = "nothing by itself: build_context raises BudgetExceeded"
         return "over the limits, and the strategy never compresses", refused
@@ -154,15 +173,19 @@ def _prospect(
             "the rest is pinned, recent, without a result, or too small"
         )
         return reason, f"nothing until other entries come; {_context(trigger)}"
-    would = (
-        f"about {plan.tokens_before:,} -> {plan.tokens_after:,} tokens and "
-        f"{plan.entries_before:,} -> {plan.entries_after:,} entries"
-    )
     if trigger.auto_compress:
-        return "over the limits, and not compressed yet", f"the next add compresses: {would}"
+        reason = "over the limits, and not compressed yet"
+        return reason, f"the next add compresses: {_would(plan)}"
     return (
         "over the limits, and auto_compress is off",
-        f"nothing by itself; compress would: {would}",
+        f"nothing by itself; compress would: {_would(plan)}",
+    )
+
+
+def _would(plan: CompressionPlan) -> str:
+    return (
+        f"about {plan.tokens_before:,} -> {plan.tokens_after:,} tokens and "
+        f"{plan.entries_before:,} -> {plan.entries_after:,} entries"
     )
 
 
@@ -200,7 +223,8 @@ def _size(trigger: Trigger) -> str:
 def _compression(last: CompressionStatus) -> str:
     change = f"{last.tokens_before:,} -> {last.tokens_after:,} tokens"
     state = "" if last.state == "in force" else f", {last.state} since"
-    return f"#{last.seq}, {last.at:%Y-%m-%d %H:%M}, {change}{state} ({last.reason})"
+    kept = f", {last.values_kept:,} of {last.values:,} exact values kept" if last.values else ""
+    return f"#{last.seq}, {last.at:%Y-%m-%d %H:%M}, {change}{kept}{state} ({last.reason})"
 
 
 def _filled(shares: Shares) -> list[str]:

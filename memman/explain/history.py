@@ -24,22 +24,12 @@ from memman.records import (
     ids_moved_by,
     summary_in,
 )
+from memman.results import EntryState
 
-EntryState = Literal[
-    "active",
-    "stubbed",
-    "folded",
-    "clipped",
-    "summarised",
-    "dropped",
-    "retracted",
-    "deleted",
-    "cleared",
-]
 _AFTER_ALL = 1 << 62  # greater than any seq
 CompressionState = Literal["in force", "folded", "undone", "unfolded", "cleared"]
 
-_STATES: dict[ReplacementMethod, EntryState] = {
+STATES: dict[ReplacementMethod, EntryState] = {
     "summary": "summarised",
     "digest": "summarised",
     "stub": "stubbed",
@@ -79,7 +69,9 @@ class CompressionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `replaced` counts the replaced entries by method, including earlier summaries and stubs. `state` is
     "folded" if later compressions (`folded_into`) replaced its entries, and "unfolded" if a deletion
-    or a retraction dissolved it. `seq` is its place in the log, and that of every entry it made.
+    or a retraction dissolved it. `seq` is its place in the log, and that of every entry it made. `values`
+    counts the exact values in the entries that left the window, `values_kept` those that it still showed;
+    0 without a state block.
     """
 
     compression_id: str
@@ -93,6 +85,8 @@ class CompressionStatus(msgspec.Struct, frozen=True, kw_only=True):
     summary_id: str | None
     folded_into: tuple[str, ...]
     cost: Cost
+    values: int = 0
+    values_kept: int = 0
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,7 +220,7 @@ class LogHistory:
             return "deleted", None
         if name in shown:
             method, shown_by = shown[name]
-            return _STATES[method], shown_by
+            return STATES[method], shown_by
         return ("active", name) if name in self.history.added else ("cleared", None)
 
     def compression_statuses(self) -> tuple[CompressionStatus, ...]:
@@ -244,6 +238,8 @@ class LogHistory:
                 summary_id=summary_in(record.replacements),
                 folded_into=() if name in self._ended else self.history.folded_into(name),
                 cost=record.cost,
+                values=record.state.values if record.state else 0,
+                values_kept=record.state.kept if record.state else 0,
             )
             for name, (seq, record) in self.compressions.items()
         )

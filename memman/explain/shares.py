@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Literal
 
 import msgspec
 
@@ -42,12 +43,12 @@ class LargeEntry(msgspec.Struct, frozen=True, kw_only=True):
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a window of `tokens`, the largest first.
 
-    `types` has the tokens by type of entry. `advice` is one sentence about the largest part; "" if the
-    window is empty.
+    `types` has the tokens by type of entry, and those of the state block as "state". `advice` is one
+    sentence about the largest part; "" if the window is empty.
     """
 
     tokens: int
-    types: dict[EntryType, int]
+    types: dict[EntryType | Literal["state"], int]
     tools: tuple[Share, ...]
     sources: tuple[Share, ...]
     largest: tuple[LargeEntry, ...]
@@ -64,7 +65,7 @@ def shares_of(window: Window) -> Shares:
     }
     tools: dict[str, Share] = {}
     sources: dict[str, Share] = {}
-    types: dict[EntryType, int] = {}
+    types: dict[EntryType | Literal["state"], int] = {}
     for item in window.items:
         entry = item.entry
         types[entry.type] = types.get(entry.type, 0) + item.tokens
@@ -72,6 +73,8 @@ def shares_of(window: Window) -> Shares:
             _count(tools, entry.name or named.get(entry.id) or _UNNAMED, item.tokens)
         elif entry.type == "context":
             _count(sources, entry.name or _UNNAMED, item.tokens)
+    if window.state is not None and window.state.item.tokens:
+        types["state"] = window.state.item.tokens
     ordered = sorted(window.items, key=attrgetter("tokens"), reverse=True)
     by_tool, by_source = _sorted(tools), _sorted(sources)
     return Shares(

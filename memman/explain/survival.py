@@ -8,8 +8,9 @@ import msgspec
 
 from memman.explain.history import LogHistory
 from memman.explain.values import KeptIn, Values
-from memman.log import History, own_count, speaker_of
+from memman.log import History, speaker_of
 from memman.records import Compressed, Record, Replacement, ids_retracted_by
+from memman.window import own_count
 
 
 class SurvivingValues(msgspec.Struct, frozen=True):
@@ -63,22 +64,27 @@ class SurvivalFold:
         self.history.apply(seq, record)
         for entry in self.history.retracted_by(record.id):  # a compression may have covered it
             tokens[entry.id] = own_count(entry)
+        found = list(_with_ids(record))
+        values = [self._of_all(ids) for _, ids in found]
+        every = frozenset().union(*values)
         window = self._values.shown_in(item.entry for item in self.history.items)
-        every: set[str] = set()
+        block = self.history.state.window.state
+        state = self._values.standing_in(block.state.text, every) if block is not None else set()
         kept: set[str] = set()
         survived = []
-        for item, ids in _with_ids(record):
-            values = frozenset().union(*[self._of(name) for name in ids])
+        for (item, ids), of_item in zip(found, values, strict=True):
             text = ""
             if item.entry is not None:
                 text = item.entry.text
-                self._behind[item.entry.id] = values
-            found = self._values.kept(values, text, window)
-            every |= values
-            kept |= found.keys()
+                self._behind[item.entry.id] = of_item
+            places = self._values.kept(of_item, text, state, window)
+            kept |= places.keys()
             spent = sum(tokens[name] for name in ids)
-            survived.append(SurvivingValues(item, ids, spent, found))
+            survived.append(SurvivingValues(item, ids, spent, places))
         return Survival(len(every), len(kept), tuple(survived))
+
+    def _of_all(self, ids: Sequence[str]) -> frozenset[str]:
+        return frozenset().union(*[self._of(name) for name in ids])
 
     def _of(self, name: str) -> frozenset[str] | list[str]:
         """Return the values of an entry, or of all originals behind a replacement."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from memman.compression.key_facts import without_key_facts
 from memman.compression.words import exact_values
 from memman.entries import Entry, parse_address
 from memman.errors import InvalidInput
 from memman.explain.history import EntryStatus, LogHistory, Sent
-from memman.records import ReplacementMethod
+from memman.explain.values import stands_alone
+from memman.records import Cleared, ReplacementMethod, StateSetter
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,14 +35,18 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remnant(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the window with the text, or with exact values of it (`values`) in its key facts."""
+    """An entry of the window with the text, or the state block with it, or with some of it (`values`).
+
+    `since` is the record from which on the state block always had the text.
+    """
 
     entry_id: str
     seq: int
     address: str
     type: str
-    where: Literal["text", "ledger"]
+    where: Literal["text", "state"]
     values: tuple[str, ...] = ()
+    since: int | None = None
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +72,9 @@ def trace(log: LogHistory, text: str) -> Trace:
         return Trace(
             text=text,
             found=tuple(_found(log, dict.fromkeys(names, 0))),
-            survives=tuple(
-                _remnant(item.entry, "text") for item in items if item.entry.address == text.strip()
+            survives=(
+                *(_remnant(item.entry) for item in items if item.entry.address == text.strip()),
+                *_kept_of(log, names),
             ),
         )
     pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
@@ -77,7 +82,7 @@ def trace(log: LogHistory, text: str) -> Trace:
     return Trace(
         text=text,
         found=tuple(_found(log, {name: match.start() for name, match in matches if match})),
-        survives=tuple(_remnants(log, pattern, frozenset(exact_values(text)))),
+        survives=tuple(_remnants(log, pattern, exact_values(text))),
     )
 
 
@@ -125,26 +130,59 @@ def _steps(log: LogHistory, name: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _remnants(
-    log: LogHistory, pattern: re.Pattern[str], values: frozenset[str]
+    log: LogHistory, pattern: re.Pattern[str], values: Sequence[str]
 ) -> Iterator[Remnant]:
     for item in log.history.items:
         entry = item.entry
-        body, ledger = (
-            without_key_facts(entry.text) if entry.type == "summary" else (entry.text, [])
-        )
-        kept = tuple(value for value, _ in ledger if value in values or pattern.search(value))
-        if pattern.search(body):
-            yield _remnant(entry, "text")
-        elif kept:
-            yield _remnant(entry, "ledger", kept)
+        if pattern.search(entry.text):
+            yield _remnant(entry)
+    block = log.history.state.window.state
+    if block is None:
+        return
+    if pattern.search(block.state.text):
+        yield _in_block(block.item.entry, (), _since(log, pattern))
+    elif kept := tuple(value for value in values if stands_alone(value, block.state.text)):
+        yield _in_block(block.item.entry, kept, None)
 
 
-def _remnant(entry: Entry, where: Literal["text", "ledger"], kept: tuple[str, ...] = ()) -> Remnant:
+def _kept_of(log: LogHistory, names: Collection[str]) -> Iterator[Remnant]:
+    """Yield the state block if it shows something of these entries."""
+    block = log.history.state.window.state
+    if block is None:
+        return
+    sources = {number for number, name in enumerate(block.state.sources) if name in names}
+    items = (item for item in block.state.items if item.shown)
+    kept = tuple(item.text for item in items if not sources.isdisjoint(item.sources))
+    if kept:
+        yield _in_block(block.item.entry, kept, None)
+
+
+def _since(log: LogHistory, pattern: re.Pattern[str]) -> int | None:
+    """Return the record from which on the state block always had the text."""
+    since = None
+    for seq, record in reversed(log.records):
+        if isinstance(record, Cleared):
+            break
+        if isinstance(record, StateSetter):
+            if record.state is None or not pattern.search(record.state.text):
+                break
+            since = seq
+    return since
+
+
+def _remnant(entry: Entry) -> Remnant:
     return Remnant(
-        entry_id=entry.id,
-        seq=entry.seq,
-        address=entry.address,
-        type=entry.type,
-        where=where,
-        values=kept,
+        entry_id=entry.id, seq=entry.seq, address=entry.address, type=entry.type, where="text"
+    )
+
+
+def _in_block(shown: Entry, values: tuple[str, ...], since: int | None) -> Remnant:
+    return Remnant(
+        entry_id=shown.id,
+        seq=shown.seq,
+        address=shown.address,
+        type="state",
+        where="state",
+        values=values,
+        since=since,
     )

@@ -6,11 +6,10 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final, Literal
 
-from memman.compression.key_facts import without_key_facts
 from memman.compression.words import exact_values
 from memman.entries import Entry
 
-KeptIn = Literal["replacement", "ledger", "elsewhere"]
+KeptIn = Literal["replacement", "state", "elsewhere"]
 
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
@@ -20,7 +19,6 @@ class Values:
 
     def __init__(self) -> None:
         self._values: dict[str, list[str]] = {}
-        self._shown: dict[str, list[str]] = {}
         self._words: dict[str, str] = {}  # value -> its rarest word
 
     def of(self, entry: Entry) -> list[str]:
@@ -30,25 +28,26 @@ class Values:
         return self._values[entry.id]
 
     def shown_in(self, entries: Iterable[Entry]) -> set[str]:
-        """Return the values in a window of these entries, in texts and key facts."""
+        """Return the values in a window of these entries."""
         found: set[str] = set()
         for entry in entries:
-            if entry.id not in self._shown:
-                body, ledger = without_key_facts(entry.text)
-                values = exact_values(body) if ledger else self.of(entry)
-                self._shown[entry.id] = [*values, *(value for value, _ in ledger)]
-            found.update(self._shown[entry.id])
+            found.update(self.of(entry))
         return found
 
-    def kept(self, values: Collection[str], text: str, window: set[str]) -> dict[str, KeptIn]:
-        """Return the values in a replacement's text, its key facts, or elsewhere in the window."""
-        body, below = without_key_facts(text)
+    def kept(
+        self, values: Collection[str], text: str, state: set[str], window: set[str]
+    ) -> dict[str, KeptIn]:
+        """Return the values in a replacement's text, in the state block, or elsewhere in the window."""
         wanted = set(values)
         found: dict[str, KeptIn] = dict.fromkeys(window & wanted, "elsewhere")
-        found |= dict.fromkeys([value for value, _ in below if value in wanted], "ledger")
-        found |= dict.fromkeys(wanted.intersection(exact_values(body)), "replacement")
-        found |= dict.fromkeys(self._standing(wanted, body), "replacement")
+        found |= dict.fromkeys(state & wanted, "state")
+        found |= dict.fromkeys(self.standing_in(text, wanted), "replacement")
         return found
+
+    def standing_in(self, text: str, values: Collection[str]) -> set[str]:
+        """Return the values that a text contains."""
+        wanted = set(values)
+        return wanted.intersection(exact_values(text)).union(self._standing(wanted, text))
 
     def _standing(self, values: Iterable[str], text: str) -> list[str]:
         # Most values have a word that the text lacks, which needs no search in the text.

@@ -50,7 +50,7 @@ from memman.formats.turns import (
     framed,
     system_note,
 )
-from memman.protocols import Call, Rendered, Turn
+from memman.protocols import CachePlace, CacheRequest, Call, Rendered, Turn
 
 _NAME = "anthropic"
 _MESSAGE_FRAMING = 6
@@ -64,6 +64,8 @@ _OF_MESSAGE = frozenset(("role", "content"))
 _OF_USE = frozenset(("type", "id", "name", "input"))
 _OF_RESULT = frozenset(("type", "tool_use_id", "content"))
 _OURS = ("text", "tool_use", "tool_result")
+_MARKABLE = frozenset(("text", "image", "document", "search_result", "tool_use", "tool_result"))
+_HOUR = 3_600.0  # seconds; the provider has caches of five minutes and of an hour
 
 
 class AnthropicFormat:
@@ -136,6 +138,55 @@ class AnthropicFormat:
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Begin and end the conversation with the user: the newest models reject a prefilled end."""
         return framed(messages, "assistant", _of_user)
+
+    # ------------------------------------------------------------ cache marks
+
+    def mark_messages(
+        self, messages: list[JSONObject], places: Sequence[CachePlace], request: CacheRequest
+    ) -> None:
+        """Mark blocks in place; where one cannot be marked, such as `thinking`, mark the one before it."""
+        for message in messages:
+            if isinstance(message["content"], list):
+                _unmark(message["content"])
+        for place in places:
+            message = messages[place.message]
+            blocks = message["content"] = _listed(message["content"])
+            for block in reversed(blocks[: place.blocks]):
+                if _is_markable(block):
+                    block["cache_control"] = _mark(request)
+                    break
+
+    def mark_head(
+        self, system: str | None, tools: list[JSONObject] | None, request: CacheRequest
+    ) -> tuple[JSON, list[JSONObject] | None]:
+        """Mark the system prompt, before which the provider puts the tools; without one, the last tool."""
+        for tool in tools or ():
+            tool.pop("cache_control", None)
+        if system:
+            block = {"type": "text", "text": system, "cache_control": _mark(request)}
+            return [block], tools
+        # A tool that is loaded later is in no prefix.
+        last = next((tool for tool in reversed(tools or ()) if not tool.get("defer_loading")), None)
+        if last is not None:
+            last["cache_control"] = _mark(request)
+        return system, tools
+
+
+def _mark(request: CacheRequest) -> JSONObject:
+    return {"type": "ephemeral", "ttl": "1h"} if request.ttl >= _HOUR else {"type": "ephemeral"}
+
+
+def _unmark(blocks: Sequence[JSON]) -> None:
+    """Remove the marks of blocks, also of those in tool results."""
+    for block in blocks:
+        if isinstance(block, dict):
+            block.pop("cache_control", None)
+            if isinstance(block.get("content"), list):
+                _unmark(block["content"])
+
+
+def _is_markable(block: JSONObject) -> bool:
+    return block["type"] in _MARKABLE and (block["type"] != "text" or bool(block["text"].strip()))
 
 
 def _of_user(text: str) -> JSONObject:

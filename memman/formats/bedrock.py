@@ -55,7 +55,7 @@ from memman.formats.turns import (
     framed,
     system_note,
 )
-from memman.protocols import Call, Rendered, Turn
+from memman.protocols import CachePlace, CacheRequest, Call, ModelRef, Rendered, Turn
 
 _NAME = "bedrock"
 _MESSAGE_FRAMING = 6
@@ -95,6 +95,14 @@ _BLOCKS = frozenset(
         "cachePoint", "reasoningContent", "citationsContent", "searchResult",
     )
 )  # fmt: skip
+
+# Claude 3.5 Haiku and 3.7 are the first with prompt caches, 4.5 the first with caches of an hour. A cache
+# point after reasoning or a document is refused; Nova refuses one after anything but text, and in tools.
+_WITHOUT_CACHE = re.compile(r"claude-(instant|v?[12]\b|3-(opus|sonnet|haiku)|3-5-sonnet)")
+_WITH_HOUR = re.compile(r"claude-(?!instant|v?[123]\b|(opus|sonnet|haiku)-4(-[01]\b|-\d{8}|$))")
+_HOUR = 3_600.0  # seconds
+_MARKED_BY_CLAUDE = frozenset(("text", "image", "toolUse", "toolResult"))
+_MARKED_BY_NOVA = frozenset(("text",))
 
 
 class BedrockFormat:
@@ -146,6 +154,60 @@ class BedrockFormat:
         """Begin and end the conversation with the user, and give its documents different names."""
         messages = _with_different_names(messages)
         return framed(messages, "assistant", _of_user)
+
+    # ------------------------------------------------------------ cache marks
+
+    def mark_messages(
+        self, messages: list[JSONObject], places: Sequence[CachePlace], request: CacheRequest
+    ) -> None:
+        """Insert cache points in place, behind the nearest block that the model accepts before one."""
+        allowed = _before_marks(request.model)
+        found = set()
+        for place in places:
+            blocks = _unmarked(messages[place.message]["content"][: place.blocks])
+            while blocks and allowed.isdisjoint(blocks[-1]):
+                blocks.pop()
+            if blocks:  # a message cannot begin with a cache point
+                found.add((place.message, len(blocks)))
+        for message in messages:
+            message["content"] = _unmarked(message["content"])
+        for index, end in sorted(found, reverse=True):
+            messages[index]["content"].insert(end, _mark(request))
+
+    def mark_head(
+        self, system: str | None, tools: list[JSONObject] | None, request: CacheRequest
+    ) -> tuple[JSON, list[JSONObject] | None]:
+        """Add a cache point behind the system prompt; without one, behind the tools for Claude."""
+        tools = tools and _unmarked(tools)
+        if system:
+            point = [_mark(request)] if _before_marks(request.model) else []
+            return [{"text": system}, *point], tools
+        if tools and "toolUse" in _before_marks(request.model):
+            tools.append(_mark(request))
+        return system, tools
+
+
+def _unmarked(blocks: Sequence[JSONObject]) -> list[JSONObject]:
+    return [block for block in blocks if "cachePoint" not in block]
+
+
+def _before_marks(model: ModelRef | None) -> frozenset[str]:
+    """Return the kinds of blocks that a cache point may follow; none if the model refuses cache points.
+
+    An unknown model is taken for a Claude.
+    """
+    if model is None or (
+        model.family.startswith("claude") and not _WITHOUT_CACHE.match(model.name)
+    ):
+        return _MARKED_BY_CLAUDE
+    return _MARKED_BY_NOVA if model.family == "nova" else frozenset()
+
+
+def _mark(request: CacheRequest) -> JSONObject:
+    point = {"type": "default"}
+    if request.ttl >= _HOUR and request.model is not None and _WITH_HOUR.match(request.model.name):
+        point["ttl"] = "1h"
+    return {"cachePoint": point}
 
 
 def _with_different_names(messages: list[JSONObject]) -> list[JSONObject]:

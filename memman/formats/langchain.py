@@ -88,6 +88,7 @@ class LangChainFormat:
     joins = False
     edges: tuple[str, ...] = ()
     inline_system = True
+    takes_cache_key = True  # ChatOpenAI does
 
     # ------------------------------------------------------------ in
 

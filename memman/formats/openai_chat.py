@@ -520,6 +520,7 @@ class OpenAIChatFormat:
     """`{"role": ..., "content": ..., "tool_calls": [...]}` and back."""
 
     name = _NAME
+    takes_cache_key = True
     request_framing = 3
     message_framing = MESSAGE_FRAMING
     joins = False

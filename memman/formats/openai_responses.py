@@ -71,6 +71,7 @@ class OpenAIResponsesFormat:
     """The items of a Responses request's `input`, and of a response's `output`."""
 
     name = _NAME
+    takes_cache_key = True
     request_framing = 3
     message_framing = _MESSAGE_FRAMING
     joins = False

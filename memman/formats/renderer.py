@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import chain, pairwise
@@ -14,13 +15,13 @@ from memman.errors import FormatError
 from memman.formats.lenient import rendered_whole
 from memman.formats.sources import Comparisons, entries_behind, framed_from
 from memman.formats.turns import turns
-from memman.protocols import Format, Framing, Rendered, Turn
+from memman.protocols import CachePlace, Format, Framing, Rendered, Turn
 from memman.results import Source
-from memman.window import Window, WindowItem
+from memman.window import STATE_INDEX, Window, WindowItem
 
 Price = Callable[[str], int]
 _Message = JSONObject
-_DELIMITED = ("context", "summary", "orphan")
+_DELIMITED = ("context", "summary", "state", "orphan")
 _EPOCH_TIME = datetime.fromtimestamp(0, UTC)
 _ROUNDING = 1e-6  # sums of fractions may be slightly too high
 
@@ -44,9 +45,8 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
 
     format: Format
     messages: list[_Message]
-    _indexes: (
-        list[tuple[int, ...]] | None
-    )  # of those that each was made of, if that is known already
+    # The indexes of those in `_joined` that each was made of, if they are known already.
+    _indexes: list[tuple[int, ...]] | None
     _joined: list[_Message]  # before `frame`
     _first: int  # of these, the messages of a system prompt
     _done: tuple[_Rendered, ...]
@@ -56,7 +56,8 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the entries of the window in order, with their pins."""
-        return tuple(item.shown() for rendered in self._done for item in rendered.items)
+        items = (item for rendered in self._done for item in rendered.items)
+        return tuple(item.shown() for item in items if item.index != STATE_INDEX)
 
     def sources(self) -> tuple[Source, ...]:
         """Return the entries behind each message."""
@@ -76,6 +77,57 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
             tuple(chain.from_iterable(joined[index] for index in made_of)) for made_of in indexes
         ]
         return self._comparisons.sources(self.messages, framed, self.entries(), self._torn)
+
+    def cache_places(self) -> list[CachePlace]:
+        """Return the ends of the compressed part, of the previous request, and of this one.
+
+        The previous request ended before the last turn of the assistant, in this process or another.
+        """
+        ends = (self._compressed(), self._answered(), _pieces_of(self._done))
+        indexes = self._indexes or framed_from(self.format, self._joined, self.messages)
+        places = [self._place(end, indexes) for end in ends if end]
+        return list(dict.fromkeys(places))
+
+    def _compressed(self) -> int:
+        """Return the number of pieces up to the last compressed one; 0 if nothing was compressed."""
+        for rendered in reversed(self._done):
+            items = rendered.items
+            if any(item.index == STATE_INDEX or item.entry.replacement for item in items):
+                return rendered.before + len(rendered.messages)
+        return 0
+
+    def _answered(self) -> int:
+        """Return the number of pieces before the last turn of the assistant; 0 without one."""
+        for rendered in reversed(self._done):
+            at, found = rendered.before, 0
+            for turn, made in rendered.turns:
+                found = at if turn.kind == "assistant" and made.messages else found
+                at += len(made.messages)
+            if found:
+                return found
+        return 0
+
+    def _place(self, pieces: int, indexes: Sequence[tuple[int, ...]]) -> CachePlace:
+        """Return the place behind so many pieces: in a joined message, it is behind some of its blocks."""
+        joined = bisect_right(self._starts, pieces - 1) - 1
+        message = next(
+            index for index, made_of in enumerate(indexes) if self._first + joined in made_of
+        )
+        end = self._starts[joined + 1] if joined + 1 < len(self._starts) else None
+        if pieces == (end or _pieces_of(self._done)):
+            return CachePlace(message)
+        made = [message for rendered in self._done for message in rendered.messages]
+        return CachePlace(message, sum(map(_blocks, made[self._starts[joined] : pieces])))
+
+
+def _pieces_of(done: Sequence[_Rendered]) -> int:
+    return done[-1].before + len(done[-1].messages) if done else 0
+
+
+def _blocks(message: _Message) -> int:
+    """Return the number of content blocks of a message; a text is one."""
+    content = message.get("content")
+    return len(content) if isinstance(content, list) else 1
 
 
 class Rendering:
@@ -157,7 +209,7 @@ class Rendering:
 
     def update(self, window: Window) -> None:
         """Render the changes of the window since the last update."""
-        exchanges, done = window.exchanges, self._done
+        exchanges, done = window.shown_exchanges, self._done
         same = min(len(done), len(exchanges))
         if self._epoch is None:
             same = 0  # the last update was interrupted

@@ -23,6 +23,8 @@ Entries = tuple[Entry, ...]
 
 def entries_behind(turn: Turn, rendered: Rendered) -> Sequence[Entries]:
     """Return the entries behind each message of a rendered turn."""
+    if turn.kind == "state":
+        return [()] * len(rendered.messages)
     if rendered.sources:
         return rendered.sources
     if turn.kind != "assistant":

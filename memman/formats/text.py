@@ -25,7 +25,7 @@ from memman.entries import JSON, Entry, JSONObject, NewEntry, transcript_line
 from memman.errors import FormatError
 from memman.formats.parts import has_unsaid
 from memman.formats.plain import parse_each
-from memman.formats.turns import NO_RESULT, NOT_SAID
+from memman.formats.turns import NO_RESULT, NOT_SAID, STATE_HEADS, state_head
 from memman.protocols import Rendered, Turn
 
 SUMMARIES = "=== Previous Conversation Summaries ==="
@@ -44,7 +44,8 @@ _BLANKS = rf"[ \t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000{CONTROLS}{INVISIBLE}*
 # The beginning of an entry or of a section to a reader, escaped or not.
 _HEADING = (
     rf"\\*{_BLANKS}(?:(?i:{_ROLES}){_BLANKS}[:\uff1a]|Tool call [^\s(]+\(|Tool \S+?:"
-    rf"|Context [^{LINE_ENDS}]+?:|Summary:|{_SECTION.pattern}|{_DATES.pattern})"
+    rf"|Context [^{LINE_ENDS}]+?:|Summary:|{_SECTION.pattern}|{_DATES.pattern}"
+    rf"|{STATE_HEADS.pattern})"
 )
 _WITHIN, _FIRST = rf"(?<=[{LINE_ENDS}])", rf"(?:(?<=[{LINE_ENDS}])|\A)"
 _ESCAPES = (re.compile(rf"{_WITHIN}(?={_HEADING})"), re.compile(rf"{_FIRST}(?={_HEADING})"))
@@ -76,6 +77,8 @@ class TextFormat:
         """Return the lines of a turn."""
         if turn.kind == "summary":
             return _render_summary(turn.entries[0])
+        if turn.kind == "state":
+            return _render_state(turn.entries[0])
         lines: list[str] = []
         extras: list[str] = []
         for entry in turn.entries:
@@ -142,6 +145,15 @@ def _render_summary(entry: Entry) -> Rendered:
     return Rendered((message,), _LINE_FRAMING, ("[9999-99-99 - 9999-99-99]", *escapes))
 
 
+def _render_state(entry: Entry) -> Rendered:
+    """Return the state block as the last of the summaries."""
+    text = _escaped(entry.text, first=True)
+    escapes = ["\\"] * (len(text) - len(entry.text))
+    head = state_head(entry)
+    message = {"role": "summary", "content": f"{head}\n{text}"}
+    return Rendered((message,), _LINE_FRAMING, (head, *escapes))
+
+
 def _escaped(text: str, first: bool = False) -> str:
     """Escape each line that would read as the beginning of an entry with a backslash.
 
@@ -162,6 +174,8 @@ def _parse_text(text: JSON) -> list[NewEntry]:
     lines: list[str] = []
 
     def finish(section: bool) -> None:
+        if head is not None and head.re is STATE_HEADS:
+            return  # made of other entries, and not one itself
         if head is not None:
             # One blank line separates the sections; it belongs to neither.
             content = "\n".join(lines)
@@ -175,11 +189,11 @@ def _parse_text(text: JSON) -> list[NewEntry]:
 
     for line in text.removesuffix("\n").split("\n"):
         found = _HEAD.match(line)
-        dates = _DATES.fullmatch(line)
+        made = _DATES.fullmatch(line) or STATE_HEADS.fullmatch(line)
         section = _SECTION.fullmatch(line)
-        if found or dates or section:
+        if found or made or section:
             finish(section is not None)
-            head, lines = (dates or found), ([_said(found)] if found else [])
+            head, lines = (made or found), ([_said(found)] if found else [])
         else:
             lines.append(line)
     finish(section=False)

@@ -16,7 +16,7 @@ from memman.display import UNSEEN
 from memman.entries import Entry, JSONObject, neutralised
 from memman.formats.parts import NOT_CARRIED, has_unsaid
 from memman.protocols import Call, Rendered, Turn
-from memman.window import WindowItem
+from memman.window import STATE_INDEX, WindowItem
 
 NO_RESULT = "[memman: no result of this call is known]"
 """The result of a call that has none."""
@@ -26,11 +26,17 @@ BEGINS = "[memman: the conversation begins with the assistant]"
 """The user's note before a first message of the assistant."""
 GOES_ON = "[memman: the conversation goes on]"
 SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
+STATE_HEAD = "[memman state, kept word for word from earlier entries, not a new request]"
+STATE_HEADS = re.compile(
+    rf"{re.escape(STATE_HEAD[:-1])}(?:; [A-Za-z0-9_-]{{1,64}} #N returns entry #N)?\]"
+)
+"""The head, also with the clause for the agent's recall tool."""
+STATE_END = "[end of memman state]"
 NOTHING = Rendered((), 0)
 
 Message = JSONObject
 MakeMessage = Callable[[str], Message]  # makes a user message of a text
-_Kind = Literal["system", "user", "assistant", "context", "summary", "orphan", "result"]
+_Kind = Literal["system", "user", "assistant", "context", "summary", "state", "orphan", "result"]
 _SAID_BY: dict[str, _Kind] = {"system": "system", "assistant": "assistant"}
 _MARK_LIKE = ", 9a9a9a9a]"  # costs as much as any nonce, and is the same in every session
 _DIGITS = re.compile(r"[0-9]")
@@ -68,6 +74,8 @@ def turns(items: Sequence[WindowItem], results_anywhere: bool = False) -> list[T
 def _turn_of_one(item: WindowItem) -> Turn:
     """Return the turn of an exchange with a single entry, or a call and its result."""
     entry = item.entry
+    if item.index == STATE_INDEX:
+        return Turn("state", (entry,))
     if entry.type == "message":
         return Turn(_SAID_BY.get(entry.role, "user"), (entry,))
     if entry.type == "tool_call":
@@ -156,7 +164,7 @@ def _unique_id(item: WindowItem) -> str:
 
 
 def delimited(turn: Turn) -> tuple[str, tuple[str, ...]]:
-    """Return the text of a context, summary or orphan turn, and the extras around the entry's own text."""
+    """Return the text of a turn that is delimited, and the extras around the entry's own text."""
     entry = turn.entries[0]
     head, end = _heading(turn.kind, entry)
     content = entry.text
@@ -177,20 +185,34 @@ def delimited(turn: Turn) -> tuple[str, tuple[str, ...]]:
 def _heading(kind: str, entry: Entry) -> tuple[str, str]:
     """Return the lines before and after a text that is not the user's own."""
     if kind == "orphan":
-        tool = f"tool {_in_heading(entry.name)}" if entry.name else "a tool"
+        tool = f"tool {in_heading(entry.name)}" if entry.name else "a tool"
         head = f"[memman: a result of {tool}, whose call is not in this context]"
         return head, "[end of memman result]"
+    if kind == "state":
+        return state_head(entry), STATE_END
     if kind == "context":
-        source = _in_heading(entry.name) if entry.name else "an unnamed source"
+        source = in_heading(entry.name) if entry.name else "an unnamed source"
         return f"[memman context from {source}, not user input]", "[end of memman context]"
     covers = entry.metadata
     span = ""
     if "first" in covers and "last" in covers:
-        span = " of entries " + _in_heading(f"{covers['first']}-{covers['last']}")
-    return f"[memman summary{span}, not user input]", "[end of memman summary]"
+        span = " of entries " + in_heading(f"{covers['first']}-{covers['last']}")
+    offer = _offer(covers, f"#{covers['first']}-#{covers['last']} returns them") if span else ""
+    return f"[memman summary{span}, not user input{offer}]", "[end of memman summary]"
 
 
-def _in_heading(name: str | None) -> str:
+def state_head(entry: Entry) -> str:
+    """Return the line before a state block."""
+    return f"{STATE_HEAD[:-1]}{_offer(entry.metadata, '#N returns entry #N')}]"
+
+
+def _offer(metadata: JSONObject, what: str) -> str:
+    """Return the clause for the agent's recall tool, if it had one when this was written."""
+    recall = in_heading(str(metadata.get("recall", "")))
+    return f"; {recall} {in_heading(what)}" if recall else ""
+
+
+def in_heading(name: str | None) -> str:
     """Return a name for a heading: on one line, visible, without brackets that would end it."""
     name = UNSEEN.sub("", name or "")
     if name.isprintable() and "[" not in name and "]" not in name:

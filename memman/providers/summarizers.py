@@ -20,7 +20,13 @@ from memman.errors import (
     SummarizerFailed,
     SummarizerUnavailable,
 )
-from memman.protocols import ModelRef, SummaryReply, SummaryRequest, SummaryUsage
+from memman.protocols import (
+    ModelRef,
+    RequestPrefix,
+    SummaryReply,
+    SummaryRequest,
+    SummaryUsage,
+)
 from memman.providers.clients import require
 
 T = TypeVar("T")
@@ -55,6 +61,7 @@ class ProviderSummarizer(ABC):
     """
 
     needs: ClassVar[tuple[str, str]]
+    prefix_formats: ClassVar[tuple[str, ...]] = ()
     model: str
 
     def __init__(
@@ -73,11 +80,22 @@ class ProviderSummarizer(ABC):
     def once(self, request: SummaryRequest, seconds: float) -> SummaryReply:
         """Return the result of one attempt of at most so many seconds."""
         most = reply_limit(request.target_tokens, self.model)
-        return read_reply(self.call(request.prompt, most, seconds), self.read)
+        if request.prefix is None:
+            answer = self.call(request.prompt, most, seconds)
+        else:
+            answer = self.call_on(request.prefix, request.instruction, most, seconds)
+        return read_reply(answer, self.read)
 
     @abstractmethod
     def call(self, prompt: str, most: int, seconds: float) -> Any:
         """Return the SDK's answer, of at most `most` tokens, within so many seconds."""
+
+    def call_on(self, prefix: RequestPrefix, instruction: str, most: int, seconds: float) -> Any:
+        """Return the SDK's answer to the session's last request with one more message of the user.
+
+        Called for the formats in `prefix_formats`. The prefix stays as it is, byte for byte.
+        """
+        raise NotImplementedError(f"{type(self).__name__} names prefix_formats without call_on()")
 
     @abstractmethod
     def read(self, answer: Any) -> SummaryReply:
@@ -136,7 +154,7 @@ def billed(usage: Any) -> SummaryUsage | None:
         tokens = billed_tokens(usage)
     except InvalidInput:
         return None
-    return SummaryUsage(tokens.input, tokens.output)
+    return SummaryUsage(*tokens)
 
 
 def read_reply(answer: Any, read: Callable[[Any], SummaryReply]) -> SummaryReply:

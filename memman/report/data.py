@@ -19,6 +19,7 @@ from memman.explain import (
     Share,
     Survival,
     SurvivingValues,
+    sections_of,
     shares_of,
 )
 from memman.manager import MemoryManager
@@ -39,9 +40,10 @@ from memman.records import (
     UsageReported,
     ids_retracted_by,
 )
-from memman.report.steps import Numbers, Span, Splice, changes
+from memman.report.steps import Change, Numbers, Span, Splice, changes
 from memman.report.usage import Usage, usage_of
 from memman.results import SessionStats
+from memman.window import ActiveState
 
 VERSION = 1
 Content = Literal["whole", "redacted", "none"]
@@ -56,7 +58,7 @@ _KINDS: dict[type, str] = {
     Described: "described",
     UsageReported: "usage",
 }
-_PLACES: tuple[KeptIn, ...] = ("replacement", "ledger", "elsewhere")
+_PLACES: tuple[KeptIn, ...] = ("replacement", "state", "elsewhere")
 
 
 class ShownPart(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -108,8 +110,20 @@ class ShownReplacement(msgspec.Struct, frozen=True, omit_defaults=True):
     kept: dict[str, list[int]] = {}
 
 
+class ShownBlock(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A state block. `seq` is the record that set it, and `sections` counts its items by heading."""
+
+    seq: int
+    tokens: int
+    text: str
+    sections: dict[str, int] = {}
+
+
 class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A record that added no entry; `active`, `entries` and `total` are the figures after it."""
+    """A record that added no entry; `active`, `entries` and `total` are the figures after it.
+
+    `block` is the state block in the window then: its number, and the number of entries before it.
+    """
 
     kind: str
     seq: int
@@ -118,6 +132,7 @@ class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
     entries: int
     total: int
     splices: list[Splice] = []
+    block: tuple[int, int] | None = None
     id: str = ""
     # of a compression or a retraction
     state: str = ""
@@ -141,6 +156,9 @@ class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_written: int = 0
     output: int = 0
     estimated: int = 0
+    broke: bool = False
+    charged: float | None = None
+    uncompressed: float | None = None
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -176,6 +194,7 @@ class Report(msgspec.Struct, frozen=True):
     head: int
     entries: list[ShownEntry]
     steps: list[ShownStep]
+    blocks: list[ShownBlock]
     values: list[str]
     shares: ShownShares
     undo: str | None = None
@@ -212,6 +231,7 @@ def report_of(
         head=len(log.records),
         entries=shown.entries,
         steps=shown.steps,
+        blocks=shown.blocks,
         values=list(shown.values),
         shares=shown.shares,
         undo=undo,
@@ -246,6 +266,8 @@ class _Shown:
         self._places: dict[str, int] = {}  # record id -> its step
         self._originals: set[str] = set()  # of any compression
         self.values: dict[str, int] = {}
+        self.blocks: list[ShownBlock] = []
+        self._numbered: ActiveState | None = None  # the last one of these
         self.steps = list(self._read_steps())
         self.entries = [
             shown for seq, record in log.records for shown in self._entries_of(seq, record)
@@ -275,12 +297,24 @@ class _Shown:
                 entries=change.active_entries,
                 total=change.total_tokens,
                 splices=change.splices,
+                block=self._block(change),
             )
             self._places[record.id] = place
             if isinstance(record, Compressed) and change.survival is not None:
                 yield self._compression(step, change.survival, record)
             else:
                 yield self._other(step, record)
+
+    def _block(self, change: Change) -> tuple[int, int] | None:
+        """Return the number of the state block after a change, and its place."""
+        block = change.block
+        if block is None or not block.state.text:
+            return None
+        if block is not self._numbered:
+            self._numbered, state = block, block.state
+            seq, sections = block.item.entry.seq, sections_of(state)
+            self.blocks.append(ShownBlock(seq, block.item.tokens, state.text, sections))
+        return len(self.blocks) - 1, change.block_at
 
     def _compression(self, step: ShownStep, survived: Survival, record: Compressed) -> ShownStep:
         state = self._log.state_of(record.id)
@@ -350,6 +384,9 @@ class _Shown:
                     cache_written=record.cache_written_tokens,
                     output=record.output_tokens,
                     estimated=record.estimated,
+                    broke=record.broke_cache,
+                    charged=None if record.charge is None else record.charge.total,
+                    uncompressed=None if record.charge is None else record.charge.uncompressed,
                 )
         return step
 

@@ -18,7 +18,17 @@ from memman.report.data import Report, report_of
 from memman.report.redaction import Redact, redacted, without_content
 
 # In this order in the page: each may use the ones before it.
-_SCRIPTS: Final = ("session", "text", "summary", "chart", "list", "detail", "app")
+_SCRIPTS: Final = (
+    "session",
+    "text",
+    "summary",
+    "chart",
+    "spend",
+    "list",
+    "search",
+    "detail",
+    "app",
+)
 GENERATOR: Final = '<meta name="generator" content="memman">'  # marks a page as a report
 _CHUNK: Final = 512  # of the items of a list in a block
 # Characters that end the block or a line of it for the HTML or JavaScript parser.

@@ -7,12 +7,19 @@ from typing import Any
 
 import msgspec
 
-from memman.archive import with_entries
+from memman.archive import Redactor
 from memman.entries import Entry
 from memman.errors import InvalidInput
 from memman.explain import Share
 from memman.records import Described, Record
-from memman.report.data import Report, ShownEntry, ShownPart, ShownReplacement, ShownStep
+from memman.report.data import (
+    Report,
+    ShownBlock,
+    ShownEntry,
+    ShownPart,
+    ShownReplacement,
+    ShownStep,
+)
 
 Redact = Callable[[Entry], Entry]
 _NAMES = ("model",)  # text settings that may be shown
@@ -35,9 +42,10 @@ def redacted(records: Iterable[Record], redact: Redact) -> list[Record]:
             raise InvalidInput("redact must return the entry with its id and type kept")
         return found
 
+    redactor = Redactor(clean)
     return [
         msgspec.structs.replace(record, metadata={}) if isinstance(record, Described) else record
-        for record in with_entries(tuple(records), clean)
+        for record in map(redactor.record, records)
     ]
 
 
@@ -51,6 +59,7 @@ def without_content(report: Report) -> Report:
         content="none",
         entries=[_entry(entry) for entry in report.entries],
         steps=[_step(step) for step in report.steps],
+        blocks=[ShownBlock(block.seq, block.tokens, "") for block in report.blocks],
         values=[],
         shares=msgspec.structs.replace(
             report.shares,

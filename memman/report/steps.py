@@ -6,13 +6,16 @@ computed here from the fold.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 import msgspec
 
 from memman.explain import LogHistory, Survival, SurvivalFold
 from memman.log import History
 from memman.records import SHAPES, Added, Compressed, Record
+from memman.window import ActiveState, Window
 
 Splice = tuple[int, int, list[int]]  # a place, the number of removed items, and the inserted ones
 Span = tuple[int, int]  # the first and the last number
@@ -54,7 +57,10 @@ class Numbers:
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A record that added no entry: its effect on the window, and the figures after it."""
+    """A record that added no entry: its effect on the window, and the figures after it.
+
+    `block` is the state block then, and `block_at` the number of entries before it.
+    """
 
     seq: int
     record: Record
@@ -63,6 +69,8 @@ class Change(msgspec.Struct, frozen=True):
     active_entries: int
     total_tokens: int
     survival: Survival | None  # of a compression
+    block: ActiveState | None
+    block_at: int
 
 
 def changes(log: LogHistory, numbers: Numbers) -> Iterator[Change]:
@@ -86,7 +94,16 @@ def changes(log: LogHistory, numbers: Numbers) -> Iterator[Change]:
             active_entries=len(history.items),
             total_tokens=history.totals.tokens,
             survival=survival,
+            block=history.state.window.state,
+            block_at=_block_at(history.state.window),
         )
+
+
+def _block_at(window: Window) -> int:
+    """Return the number of entries before the state block."""
+    if window.state is None:
+        return 0
+    return bisect_right(window.items, window.state.item.position, key=attrgetter("position"))
 
 
 def _joined(spans: list[Span]) -> list[Span]:

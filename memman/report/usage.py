@@ -27,6 +27,7 @@ def usage_of(memory: MemoryManager, session_id: str, limited: bool = True) -> Us
     """
     stats, types = memory.get_stats(session_id), memory.explain(session_id).shares.types
     parts = {str(kind): types.get(kind, 0) for kind in ENTRY_TYPES}
+    parts["state"] = types.get("state", 0)
     parts["framing"] = max(0, stats.overhead_tokens)
     used = sum(parts.values())
     if not limited:

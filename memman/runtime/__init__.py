@@ -21,6 +21,7 @@ from memman.runtime.base import (
     refuse_async_port,
     skip,
 )
+from memman.runtime.observation import Observer, Operation, observed
 from memman.runtime.sync_runtime import SyncLock, SyncRuntime
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "AsyncRuntime",
     "Lock",
     "LoopFlag",
+    "Observer",
+    "Operation",
     "Runtime",
     "SummarizerBusy",
     "SummarizerCancelled",
@@ -41,6 +44,7 @@ __all__ = [
     "drive",
     "is_async_callable",
     "is_cancellation",
+    "observed",
     "refuse_async_port",
     "skip",
 ]

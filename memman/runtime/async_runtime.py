@@ -20,6 +20,7 @@ from memman.runtime.base import (
     awaited,
 )
 from memman.runtime.forks import renew_in_child
+from memman.runtime.observation import Observer
 
 if TYPE_CHECKING:
     import asyncio
@@ -119,6 +120,7 @@ class AsyncRuntime:
     """One event loop at a time, for `AsyncMemoryManager`; blocking ports run on worker threads."""
 
     async_ports = True
+    observer: Observer | None = None
 
     def __init__(self) -> None:
         import asyncio
@@ -156,6 +158,9 @@ class AsyncRuntime:
             self._loop = loop
             self._tasks.clear()  # they ended with their loop
             self._shielded.clear()
+
+    def observe(self, observer: Observer | None) -> None:
+        self.observer = observer
 
     def lock(self) -> AsyncLock:
         return AsyncLock(self)

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from memman.errors import AsyncPortRefused, InvalidInput, MemmanError
+from memman.runtime.observation import Observer
 from memman.runtime.threads import start_in_thread
 
 P = ParamSpec("P")
@@ -65,9 +66,13 @@ class Runtime(Protocol):
     """The environment of a session: locks, calls of ports, and background work."""
 
     async_ports: bool  # whether ports may be async
+    observer: Observer | None
 
     def enter(self) -> None:
         """Raise `WrongEventLoop` if the manager cannot be used here."""
+
+    def observe(self, observer: Observer | None) -> None:
+        """Set the observer of operations."""
 
     def lock(self) -> Lock:
         """Return a new lock."""

@@ -25,6 +25,7 @@ from memman.runtime.base import (
     suspended,
 )
 from memman.runtime.forks import renew_in_child
+from memman.runtime.observation import Observer
 from memman.runtime.port_loop import PortLoop
 
 logger = logging.getLogger("memman")
@@ -89,6 +90,8 @@ class SyncLock:
 class SyncRuntime:
     """Threads and plain calls, for `MemoryManager`; async ports run on a `PortLoop` if they are allowed."""
 
+    observer: Observer | None = None
+
     def __init__(self, async_ports: bool = False) -> None:
         self.async_ports = async_ports
         self._port_loop = PortLoop()
@@ -137,6 +140,9 @@ class SyncRuntime:
     def allow_async_ports(self) -> None:
         """Accept async ports from now on."""
         self.async_ports = True
+
+    def observe(self, observer: Observer | None) -> None:
+        self.observer = observer
 
     def lock(self) -> SyncLock:
         return SyncLock()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from memman.session.feed import Feed, Follower, LoopFollower
     from memman.session.forker import fork_session
     from memman.session.importer import Importer
+    from memman.session.search import Search, Searcher
 else:
     __getattr__ = on_first_use(
         "memman.session",
@@ -19,6 +20,7 @@ else:
             "feed": "Feed Follower LoopFollower",
             "forker": "fork_session",
             "importer": "Importer",
+            "search": "Search Searcher",
         },
     )
 
@@ -29,6 +31,8 @@ __all__ = [
     "Importer",
     "LoopFollower",
     "OnConflict",
+    "Search",
+    "Searcher",
     "Session",
     "SessionCache",
     "fork_session",

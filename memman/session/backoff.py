@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from memman.compression import FinishedParts, Step
-from memman.config import Budget
+from memman.config import ROOM_SHARE, Budget
 from memman.display import without_message
 from memman.runtime.circuit_breaker import CircuitBreaker, Pause
 
@@ -82,7 +82,7 @@ class Backoff:
         self._stages: Sequence[Step] = ()  # those that failed
         self._stages_pause = ""  # what pauses because of them
         self._stages_failed_at: Progress | None = None
-        self._prepared_at: Progress | None = None  # in the background, to no avail
+        self._prepared_at: Progress | None = None  # early, to no avail
         self._yielded_at: datetime | None = None
         self._left_at: Progress = (0, 0)
         self.truncates = False  # its last summary was too long even after a second request
@@ -143,9 +143,11 @@ class Backoff:
         """Whether too little was added since the last failure to call again."""
         return _is_recent(self._failed_at, progress, budget)
 
-    def answered_recently(self, progress: Progress, budget: Budget) -> bool:
-        """Whether too little was added since the last good answer to call again."""
-        return _is_recent(self._answered_at, progress, budget)
+    def answered_recently(
+        self, progress: Progress, budget: Budget, share: float = ROOM_SHARE
+    ) -> bool:
+        """Whether less than this share of the room was added since the last good answer."""
+        return _is_recent(self._answered_at, progress, budget, share)
 
     # ------------------------------------------------------------ the strategy
 
@@ -185,11 +187,11 @@ class Backoff:
         return since is not None and since <= now < since + _YIELD
 
     def record_futile(self, progress: Progress) -> None:
-        """Note that a compression in the background changed nothing."""
+        """Note that an early compression changed nothing."""
         self._prepared_at = progress
 
     def was_futile_recently(self, progress: Progress, budget: Budget) -> bool:
-        """Whether too little was added since then to prepare a compression again."""
+        """Whether too little was added since then to compress early again."""
         return _is_recent(self._prepared_at, progress, budget)
 
     def record_reason(self, reason: str) -> None:
@@ -221,5 +223,9 @@ def _rest(what: str, pause: Pause) -> Rest:
     return Rest(what, pause.failures, pause.reason, since, until)
 
 
-def _is_recent(before: Progress | None, now: Progress, budget: Budget) -> bool:
-    return before is not None and not budget.fills_room(now[0] - before[0], now[1] - before[1])
+def _is_recent(
+    before: Progress | None, now: Progress, budget: Budget, share: float = ROOM_SHARE
+) -> bool:
+    if before is None:
+        return False
+    return not budget.fills_room(now[0] - before[0], now[1] - before[1], share)

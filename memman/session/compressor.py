@@ -39,8 +39,9 @@ from memman.errors import (
     StoreConflict,
     StoreError,
 )
+from memman.protocols import SummaryReply, SummaryRequest
 from memman.records import NO_COST, Compressed, Cost, ids_moved_by
-from memman.runtime import SummarizerBusy
+from memman.runtime import Operation, SummarizerBusy, observed
 from memman.session.backoff import Backoff, Rest
 from memman.session.context import ContextBuilder
 from memman.session.lease import Lease, LeaseHeld, WindowMoved
@@ -53,7 +54,11 @@ from memman.session.reasons import (
     why_kept,
 )
 from memman.session.run import CompressionRun, RunInput
+from memman.session.settings_price import price_of_settings
 from memman.session.shared import Shared
+from memman.session.state import NextState, most_tokens
+from memman.state import State
+from memman.summarizers import Asker
 
 logger = logging.getLogger("memman")
 # A logger of its own, so that handlers of the event can silence these messages.
@@ -113,10 +118,12 @@ class Compressor:
 
     # ------------------------------------------------------------ after an add
 
-    async def after_add(self) -> None:
+    async def after_add(self, request: CompressionRequest) -> None:
         """Compress after an add: at once or in the background. Failures do not reach the caller."""
         if not self._log.resolved.config.background:
-            await self._compress_quietly()
+            result = await self._compress_quietly(request)
+            if request.expired_at and (result is None or result.compression_id is None):
+                self.policy.backoff.record_futile(self._log.progress)
         elif not self._preparing:
             self._preparing = True
             if not self._shared.runtime.start_background(self._prepare):
@@ -126,7 +133,7 @@ class Compressor:
         """Compress in the background; repeat if new entries make it due again."""
         while True:
             try:
-                result = await self._compress_quietly()
+                result = await self._compress_quietly(AUTOMATIC)
             finally:
                 self._preparing = False
             if result is None or result.compression_id is None:
@@ -137,9 +144,11 @@ class Compressor:
                 return
             self._preparing = True
 
-    async def _compress_quietly(self) -> events.CompressionResult | None:
+    async def _compress_quietly(
+        self, request: CompressionRequest
+    ) -> events.CompressionResult | None:
         try:
-            return await self.compress(AUTOMATIC)
+            return await self.compress(request)
         except Exception as error:
             if isinstance(error, MemmanError) and not isinstance(error, StoreError):
                 logger.warning(
@@ -177,7 +186,14 @@ class Compressor:
         lease = Lease(self._shared, self._log.id)
         try:
             try:
-                result = await self._compress(request, lease)
+                operation = Operation(
+                    kind="compress",
+                    session_id=self._log.id,
+                    method="automatic" if request.automatic else "manual",
+                    model=self._log.resolved.config.model,
+                )
+                work = self._compress(request, lease)
+                result = await observed(self._shared.runtime.observer, operation, work)
             finally:
                 await lease.give_back()
         except LeaseHeld:
@@ -198,8 +214,8 @@ class Compressor:
         self, request: CompressionRequest, lease: Lease
     ) -> events.CompressionResult:
         """Plan, answer the plan's requests outside the log's lock, and commit."""
-        runtime, self._spent = self._shared.runtime, NO_COST
-        recent = request.automatic and self.policy.has_answered_recently()
+        self._spent = NO_COST
+        recent = request.automatic and self.policy.has_answered_recently(request.room_share)
         for _ in range(1 + _REPLANS):
             run = await self._begin(request, recent)
             if isinstance(run, events.CompressionResult):
@@ -214,12 +230,7 @@ class Compressor:
                         elif (summarizer := run.given.summarizer) is not None:
                             await lease.take(run.given.epoch, wanted.timeout)
                             with self._charged(run):
-                                call = partial(summarizer.summarize, wanted)
-                                run.answer_summary(
-                                    await runtime.call_summarizer(
-                                        call, wanted.timeout, summarizer.is_async
-                                    )
-                                )
+                                run.answer_summary(await self._summary(summarizer, wanted))
             except WindowMoved:
                 continue
             except SummaryFailed as error:
@@ -228,6 +239,20 @@ class Compressor:
             if result is not None:
                 return result
         return self._nothing("the window changed shape each time; try again", self._spent)
+
+    async def _summary(self, summarizer: Asker, wanted: SummaryRequest) -> SummaryReply:
+        """Call the summarizer."""
+        runtime = self._shared.runtime
+        operation = Operation(
+            kind="summarize",
+            session_id=self._log.id,
+            model=summarizer.model,
+            port=summarizer.port,
+            request=wanted,
+        )
+        call = partial(summarizer.summarize, wanted)
+        work = runtime.call_summarizer(call, wanted.timeout, summarizer.is_async)
+        return await observed(runtime.observer, operation, work)
 
     async def _begin(
         self, request: CompressionRequest, recent: bool
@@ -238,7 +263,7 @@ class Compressor:
             if self._shared.closed:
                 return self._nothing(_CLOSED)
             await log.require()
-            if automatic and not self.policy.is_due():
+            if automatic and not self.policy.due():
                 return self._nothing("within the limits")
             if automatic and self.policy.backoff.has_yielded(self._shared.clock()):
                 return self._nothing(_ANOTHER_PAYS)
@@ -248,7 +273,7 @@ class Compressor:
             if rest is not None and not given.options.write:
                 return self._given_up(str(rest), request)
             if hopeless := why_hopeless(log.window.pinned_tokens, given.goal):
-                self._outbox.notify(self._over_budget(given.view, given.goal, hopeless))
+                self._outbox.notify(self._over_budget(given.tokens, given.goal, hopeless))
                 return self._nothing(f"nothing was changed: {hopeless}")
             self.policy.backoff.begin(given.summarizer, log.progress)
             timeout = log.resolved.config.summarize_timeout
@@ -258,6 +283,7 @@ class Compressor:
         resolved = self._log.resolved
         config, summarizer = resolved.config, given.summarizer
         own = None if summarizer is None else summarizer.max_input_tokens
+        live = self.policy.live_prefix(summarizer) if given.options.ask else None
         options = msgspec.structs.replace(
             given.options,
             window=config.summarizer_window or own or UNKNOWN_WINDOW,
@@ -265,6 +291,7 @@ class Compressor:
             redact=None if self._shared.redact is None else self._redacted,
             truncates=self.policy.backoff.truncates,
             parts=self.policy.backoff.parts,
+            prefix=live,
         )
         factory = self._shared.make_entry(resolved.counter)
         return make_plan(given.view, given.goal, factory, resolved.stages, options)
@@ -298,7 +325,8 @@ class Compressor:
             self.policy.backoff.record_failure(self._shared.clock(), "the call was interrupted")
             raise
         finally:
-            cost = run.charge((self._shared.clock() - began).total_seconds())
+            seconds = (self._shared.clock() - began).total_seconds()
+            cost = run.charge(seconds, self._shared.prices)
             self._spent = self._spent.plus(cost)
             self._log.owe(cost)
 
@@ -357,40 +385,64 @@ class Compressor:
         replacements = replacements_of(after)
         if not replacements:
             if not given.goal.within_limit(given.view):
-                self._outbox.notify(self._over_budget(given.view, given.goal, run.never or _STAYS))
+                self._outbox.notify(
+                    self._over_budget(given.tokens, given.goal, run.never or _STAYS)
+                )
             return self._nothing(run.why_nothing(), self._spent)
-        trigger = self.policy.why_due(given.view) if request.automatic else "by hand"
+        trigger = self.policy.why_due(given, request)
+        next_state = self._next_state(run.after, given.goal)
         record = await self._committed(
             Compressed(
                 id=self._shared.new_id(),
                 at=self._shared.clock(),
                 replacements=replacements,
                 reason=run.reason(trigger, replacements),
-                tokens_before=given.view.tokens,
+                tokens_before=given.tokens,
                 tokens_after=after.tokens,
                 cost=self._log.unrecorded,  # plans that came to nothing were paid for too
                 settings=self._log.resolved.observed,
             ),
             given.view,
+            next_state,
         )
         if record is None:
             return None
         self.policy.backoff.parts.clear()
-        session_id = self._log.id
         if rest is not None:
-            self._outbox.notify(
-                _failure(session_id, rest.reason, "the compression stands", rest, record.cost)
-            )
+            self._notify_of_flaw(rest.reason, rest, record)
+        if hidden := next_state.hidden_constraints(record.state):
+            reason = f"{hidden} of the declared constraints do not fit the state block: pin them"
+            self._notify_of_flaw(reason, None, record)
         if not given.goal.within_limit(after):
-            self._outbox.notify(self._over_budget(after, given.goal))
-        result = events.result_of(session_id, record)
+            self._outbox.notify(self._over_budget(record.tokens_after, given.goal))
+        result = events.result_of(self._log.id, record)
         _log_result(result)
         return result
 
-    async def _committed(self, record: Compressed, before: View) -> Compressed | None:
+    def _notify_of_flaw(self, reason: str, rest: Rest | None, record: Compressed) -> None:
+        failure = _failure(self._log.id, reason, "the compression stands", rest, record.cost)
+        self._outbox.notify(failure)
+
+    def _next_state(self, after: View, goal: Goal) -> NextState:
+        counter = self._log.resolved.counter
+        with self._watched_strategy():
+            memory = self._log.resolved.budget.state_tokens
+            return NextState(after, goal, self._redacted, counter, self._shared, memory)
+
+    def _state_of(self, next_state: NextState) -> State | None:
+        with self._watched_strategy():
+            state = next_state.of(self._log.window)
+        if state is not None:
+            self._shared.remember(state)
+        return state
+
+    async def _committed(
+        self, record: Compressed, before: View, next_state: NextState
+    ) -> Compressed | None:
         """Commit a record if its replaced entries are still active, unpinned and in one run; else None.
 
-        Its tokens become those of the window in which it lands: that may have changed in the meantime.
+        Its tokens and its state block become those of the window in which it lands: that may have changed
+        in the meantime.
         """
         log = self._log
         seqs = {
@@ -401,6 +453,7 @@ class Compressor:
                 if self._shared.closed:
                     return None
                 await log.refresh()
+                record = msgspec.structs.replace(record, state=self._state_of(next_state))
                 try:
                     state = log.after(record)
                 except Refused:
@@ -427,7 +480,7 @@ class Compressor:
         log = self._log
         async with log.lock:
             await log.require()
-            recent = request.automatic and self.policy.has_answered_recently()
+            recent = request.automatic and self.policy.has_answered_recently(request.room_share)
             given, rest = self.policy.input(request, recent)
             hopeless = why_hopeless(log.window.pinned_tokens, given.goal)
         view, goal, options = given.view, given.goal, given.options
@@ -435,8 +488,14 @@ class Compressor:
         if not unchanged:
             dry = msgspec.structs.replace(options, dry_run=True)
             after = view_of_plan(self._plan(msgspec.structs.replace(given, options=dry)))
+        tokens_after, block = given.tokens, given.tokens - view.tokens
+        if replacements_of(after):
+            block = most_tokens(after, goal, log.window)
+            tokens_after = min(given.tokens, after.tokens + block)
         why_old = unchanged or why_kept(after, goal, log.resolved.stages)
-        return describe(log.id, view, after, goal, options.ask, why_old)
+        tokens = given.tokens, tokens_after, block
+        plan = describe(log.id, view, after, tokens, goal, options.ask, why_old)
+        return msgspec.structs.replace(plan, bill=price_of_settings(log.resolved.config))
 
     # ------------------------------------------------------------ reasons
 
@@ -451,9 +510,10 @@ class Compressor:
             cost=cost,
         )
 
-    def _over_budget(self, view: View, goal: Goal, reason: str = _STAYS) -> events.OverBudget:
+    def _over_budget(self, tokens: int, goal: Goal, reason: str = _STAYS) -> events.OverBudget:
+        limit = goal.limit + goal.state_tokens
         return events.OverBudget(
-            session_id=self._log.id, tokens=view.tokens, max_tokens=goal.limit, reason=reason
+            session_id=self._log.id, tokens=tokens, max_tokens=limit, reason=reason
         )
 
 

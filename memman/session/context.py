@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from math import ceil
 from typing import Any
@@ -13,10 +14,22 @@ import msgspec
 
 from memman import events
 from memman.config import Budget, resolve_budget
-from memman.counting import CountFailure, TokenCounter, learn, model_key
+from memman.counting import (
+    CountFailure,
+    Earlier,
+    TokenCounter,
+    breaks_cache,
+    charge_of,
+    last_to,
+    learn,
+    model_key,
+    model_ref,
+)
 from memman.entries import Accuracy, Entry
 from memman.errors import BudgetExceeded, InvalidInput
 from memman.formats import Rendering
+from memman.formats.cache_marks import cache_key, marks_of
+from memman.protocols import RequestPrefix
 from memman.records import Replacement, UsageReported
 from memman.results import Context
 from memman.session.calibration import ProviderCount
@@ -25,6 +38,7 @@ from memman.session.outbox import Outbox
 from memman.session.requests import (
     ContextRequest,
     UncertainCount,
+    asked_at,
     common_prefix,
     expected_framing,
     limit_of,
@@ -36,6 +50,7 @@ from memman.session.requests import (
     without_pins,
 )
 from memman.session.shared import Remote, Shared
+from memman.session.state import TrimmedState
 from memman.session.trim import trim
 from memman.window import Window
 
@@ -49,16 +64,21 @@ _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
 class Priced(msgspec.Struct, frozen=True, gc=False):
     """The price of a context: with its reserve, and by our own count alone.
 
-    A report about a context that is not `whole` (trimmed, or not a request) teaches nothing.
+    A report about a context that is not `whole` (trimmed, or not a request) teaches nothing. `hidden` are
+    the tokens of the era that compressions and trimming kept out of it.
     """
 
     estimated: int
     counted: int
     whole: bool
+    hidden: int
 
 
 class _Built(msgspec.Struct, frozen=True, gc=False):
-    """A context with its request, model and window; `reserved` tokens are part of its price."""
+    """A context with its request, model and window; `reserved` tokens are part of its price.
+
+    `hidden` tokens of the era are not in it.
+    """
 
     head: int
     epoch: int
@@ -67,13 +87,23 @@ class _Built(msgspec.Struct, frozen=True, gc=False):
     messages: list[dict[str, Any]]
     model: str | None
     reserved: int
+    hidden: int
 
     @property
     def priced(self) -> Priced:
         """The figures to compare with a provider's report."""
         estimated = self.context.tokens.tokens
         whole = not self.context.trimmed and self.request.format != "text"
-        return Priced(estimated, estimated - self.reserved, whole)
+        return Priced(estimated, estimated - self.reserved, whole, self.hidden)
+
+
+class SentRequest(msgspec.Struct, frozen=True, gc=False):
+    """The last request, its model, the newest seq in it, and its price."""
+
+    request: RequestPrefix
+    model: str | None
+    head: int
+    tokens: int
 
 
 class _LastOverhead(msgspec.Struct, frozen=True, gc=False):
@@ -101,7 +131,8 @@ class ContextBuilder:
 
     __slots__ = (
         "_before", "_counter", "_fell_back", "_framing", "_generation", "_last_overhead", "_left_out",
-        "_log", "_nonce", "_outbox", "_priced", "_prices", "_renderings", "_resolved", "_sent", "_shared",
+        "_log", "_nonce", "_outbox", "_priced", "_prices", "_renderings", "_resolved", "_sent", "_sent_at",
+        "_shared",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, log: SessionLog, outbox: Outbox) -> None:
@@ -119,6 +150,7 @@ class ContextBuilder:
         self._renderings: dict[tuple[str, bool], Rendering] = {}
         self._before: _Built | None = None  # the last context, unless it is outdated
         self._sent: _Built | None = None  # the last one in any case, for `unchanged_prefix`
+        self._sent_at: datetime | None = None
         self._priced: dict[str, Priced] = {}  # the last context of each other model
         self._left_out: tuple[Context, int] | None = None
         self._last_overhead: _LastOverhead | None = None  # of the last context
@@ -173,7 +205,8 @@ class ContextBuilder:
         """Return the tokens that the next context will have around its entries: fixed, and framing.
 
         System prompt, tools and framing are those of the last context, in full. Entries that were added
-        since are priced by their framing in the manager's format, as are all before the first context.
+        since are priced by their framing in the manager's format, as are all before the first context, or
+        higher if those of the last context cost more.
         """
         self._follow()
         window = self._log.window
@@ -183,9 +216,9 @@ class ContextBuilder:
         )
         if last is None:
             return 0, ceil(expected)
-        if last.epoch == window.epoch:
-            return last.fixed, last.framing + ceil(max(0.0, expected - last.expected))
         larger = max(1.0, last.framing / last.expected) if last.expected else 1.0
+        if last.epoch == window.epoch:
+            return last.fixed, last.framing + ceil(max(0.0, expected - last.expected) * larger)
         return last.fixed, ceil(expected * larger)
 
     def compared(self, report: UsageReported) -> UsageReported:
@@ -195,13 +228,44 @@ class ContextBuilder:
         model = report.model or log.resolved.config.model
         last = self._last_priced(model)
         estimated = counted = log.window.tokens
+        hidden = self._hidden(0)
         if last is not None:
-            estimated, counted = last.estimated, last.counted
-        record = msgspec.structs.replace(report, model=model, estimated=estimated, counted=counted)
+            estimated, counted, hidden = last.estimated, last.counted, last.hidden
+        record = self._charged(
+            msgspec.structs.replace(
+                report, model=model, estimated=estimated, counted=counted, hidden_tokens=hidden
+            )
+        )
         if last is not None and not last.whole:
             return record  # the report is about another request: it teaches nothing
         learned = log.calibration.taught_by(record, counted, log.window.epoch)
         return msgspec.structs.replace(record, learned=learned)
+
+    def _charged(self, report: UsageReported) -> UsageReported:
+        """Return a report with its price, if that is known, and whether the cached prefix was lost."""
+        totals, config = self._log.totals, self._log.resolved.config
+        model, own = report.model, config.model
+        # A response may name a snapshot of the configured model, whose prices the user may have given.
+        if own is not None and model_key(model) == model_key(own):
+            model = own
+        prices = None if model is None else self._shared.prices(model)
+        uses_cache = totals.reported.cached + totals.reported.written > 0
+        earlier = Earlier(last_to(model, totals.latest), uses_cache, config.cache_ttl)
+        return msgspec.structs.replace(
+            report,
+            charge=charge_of(report, prices, earlier),
+            broke_cache=breaks_cache(report, earlier),
+        )
+
+    def _hidden(self, left_out: int) -> int:
+        """Return the tokens of the era that are not in the window, and those left out of a context."""
+        return max(0, self._log.totals.tokens - self._log.window.tokens + left_out)
+
+    def _is_compacted(self) -> bool:
+        """Return whether a compression has replaced or dropped entries of the era."""
+        items = self._log.window.items
+        replaced = any(item.compression is not None for item in items)
+        return replaced or len(items) < self._log.totals.entries
 
     def _last_priced(self, model: str | None) -> Priced | None:
         """Return the last context for a model, or the last one for any."""
@@ -216,6 +280,49 @@ class ContextBuilder:
         config, epoch = log.resolved.config, log.window.epoch
         name = config.model if model is None else model
         return log.calibration.correction(name, counted, reserved, log.resolved.headroom, epoch)
+
+    def requested_at(self, now: datetime) -> datetime | None:
+        """Return when the last request was made, as far as that is known; None if it is not.
+
+        It was built in this process, its usage was reported, or its reply was added.
+        """
+        self._follow()
+        usage = self._log.totals.usage
+        reported_at = None if usage is None else usage.at
+        times = (self._sent_at, reported_at, asked_at(self._log.window))
+        known = [at for at in times if at is not None]
+        return min(now, max(known)) if known else None
+
+    def last_request(self, now: datetime) -> SentRequest | None:
+        """Return the last context as it was sent, if the provider has it cached and all of it is known.
+
+        None if it is too old or was trimmed, if the window has changed its shape since, or if the caller
+        may have sent more than the context had: tools that were not passed, or a system prompt.
+        """
+        self._follow()
+        config, window, built = self._log.resolved.config, self._log.window, self._sent
+        if built is None or self._sent_at is None or config.cache_ttl is None:
+            return None
+        request, context = built.request, built.context
+        if built.epoch != window.epoch or context.trimmed or not request.complete:
+            return None
+        if (now - self._sent_at).total_seconds() > config.cache_ttl:
+            return None
+        overheads = context.breakdown
+        passed = overheads.get("system_prompt", 0) + overheads.get("tools", 0)
+        if config.overhead_tokens > passed or (request.system and not request.system_inline):
+            return None
+        calls = (item.entry.type == "tool_call" for item in window.items)
+        if not request.tools and any(calls):
+            return None
+        prefix = RequestPrefix(
+            format=request.format,
+            messages=context.messages,
+            system=context.system,
+            tools=context.tools,
+            prompt_cache_key=context.prompt_cache_key,
+        )
+        return SentRequest(prefix, built.model, built.head, context.tokens.tokens)
 
     # ------------------------------------------------------------ building
 
@@ -237,6 +344,7 @@ class ContextBuilder:
     def build_unlocked(self, request: ContextRequest) -> Context:
         """Return the context of the window as it is; the last one if nothing changed."""
         self._follow()
+        self._sent_at = self._shared.clock()
         before, window = self._before, self._log.window
         if (
             before is not None
@@ -280,7 +388,7 @@ class ContextBuilder:
             uncertain = self._uncertain(request, remote.format)
         if uncertain is None:
             return
-        answer = await self._shared.runtime.price(remote.counter, uncertain.request)
+        answer = await self._shared.price(remote.counter, uncertain.request, log.id)
         if isinstance(answer, CountFailure):
             if answer.cached and answer.kind == self._fell_back:
                 return  # known from an earlier call, and emitted then
@@ -340,13 +448,21 @@ class ContextBuilder:
         unchanged = 0
         if self._sent is not None and self._sent.context.format == request.format:
             unchanged = common_prefix(self._sent.messages, messages)
+        marks = key = None
+        ttl = resolved.config.cache_ttl if request.cache else None
+        if ttl is not None:
+            marks = marks_of(layout, model_ref(model) if model else None, ttl)
+            key = cache_key(rendering.format, self._nonce)
         context = Context(
-            request.format, limit, counter.total(total), rendering.system(request.shown_system), trimmed,
-            unchanged, messages, dict(window.shares), (prompt, defined, reserved, framing), layout,
+            request.format, limit, counter.total(total), trimmed, unchanged,
+            bool(trimmed) or self._is_compacted(), key, ttl,
+            rendering.system(request.shown_system), request.tools, messages, dict(window.shares),
+            (prompt, defined, reserved, framing), layout, marks,
         )  # fmt: skip
         if trimmed:
             self._left_out = context, left_out
-        return _Built(own.head, own.epoch, request, context, messages, model, reserved)
+        hidden = self._hidden(left_out)
+        return _Built(own.head, own.epoch, request, context, messages, model, reserved, hidden)
 
     def _trim(
         self, window: Window, rendering: Rendering, limit: int, fixed: int, counter: TokenCounter
@@ -357,14 +473,19 @@ class ContextBuilder:
         its call, such a result holds all entries between them together.
         """
 
+        resolved, shared = self._log.resolved, self._shared
+
         def trimmed(window: Window) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
+            recall = shared.recall_name(self._log.id)
+            states = TrimmedState(window, resolved.budget, counter, shared.keeps, recall)
             return trim(
                 window,
                 rendering,
                 limit,
                 fixed,
-                self._log.resolved,
-                self._shared.make_entry(counter),
+                resolved,
+                shared.make_entry(counter),
+                states,
             )
 
         unpinned = without_pins(window) or window
@@ -455,7 +576,7 @@ class ContextBuilder:
             return window
         clean = partial(self._shared.redacted, outcome="the provider was not asked for a count")
         items = [msgspec.structs.replace(item, entry=clean(item.entry)) for item in window.items]
-        return Window(items, window.head, window.epoch)
+        return window.with_items(items)
 
 
 def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTrimmed:

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memman import events
-from memman.archive import ArchiveImport, ArchiveLimits, SessionState, Source, checked, with_entries
+from memman.archive import (
+    ArchiveImport,
+    ArchiveLimits,
+    Redactor,
+    SessionState,
+    Source,
+    checked,
+    with_sound_state,
+)
 from memman.archive.info import OnConflict
 from memman.counting import TokenCounter
 from memman.entries import Entry, TokenCount
@@ -40,7 +48,10 @@ class Importer:
         records = tuple(trusting(record, trust) for record in sound.records)
         untrusted = self._without_effect(state.settings, trust)
         if shared.redact is not None:
-            records = with_entries(records, self._redacted)
+            redactor = Redactor(self._redacted)
+            records = tuple(
+                with_sound_state(redactor.record(record), counter) for record in records
+            )
         session_id, exists = await self._name_for(state.session_id, on_conflict)
         if not exists:
             await self._begin(session_id, records, sound.window, sound.floor, counter, untrusted)
@@ -53,8 +64,8 @@ class Importer:
     ) -> str:
         """Import an archive. Raises `StateError`, `SessionExists` and `OSError`."""
         shared, counter = self._shared, self._counter()
-        redacted = self._redacted if shared.redact is not None else None
-        archive = ArchiveImport(source, limits, counter, redacted, trusted=trust)
+        redact = self._redacted if shared.redact is not None else None
+        archive = ArchiveImport(source, limits, counter, redact, trusted=trust)
         try:
             info = await shared.runtime.complete(shared.runtime.call(archive, archive.check))
             untrusted = self._without_effect(archive.settings, trust)

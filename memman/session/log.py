@@ -12,7 +12,7 @@ from memman import events
 from memman.counting import TokenCounter
 from memman.display import did_you_mean
 from memman.errors import IdConflict, MemmanError, SessionNotFound, StoreConflict
-from memman.log import LogState, Unfolding, own_count, places_for_commit
+from memman.log import LogState, Unfolding, places_for_commit
 from memman.protocols import Appended
 from memman.records import (
     NO_COST,
@@ -34,7 +34,7 @@ from memman.session.calibration import Calibration
 from memman.session.outbox import Outbox
 from memman.session.reader import LogReader
 from memman.session.shared import ResolvedConfig, Shared
-from memman.window import Price, Window
+from memman.window import Price, Window, own_count
 
 logger = logging.getLogger("memman")
 T = TypeVar("T")
@@ -262,7 +262,9 @@ class SessionLog:
         counter, window = self.resolved.counter, self.window
         known = (counter.fingerprint, "")
         other = before.fingerprint != counter.fingerprint  # the window is priced by that one
-        if other or any(item.entry.token_count.counter not in known for item in window.items):
+        if other or any(
+            item.entry.token_count.counter not in known for item in window.stored_items
+        ):
             self._state = self._state.priced(counter.recount)
             self.generation += 1
 

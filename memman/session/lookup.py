@@ -11,6 +11,7 @@ import msgspec
 
 from memman.entries import Entry, parse_address
 from memman.errors import EntryNotFound
+from memman.explain.history import STATES
 from memman.log import History, speaker_of
 from memman.records import (
     Added,
@@ -20,8 +21,9 @@ from memman.records import (
     ids_moved_by,
     ids_retracted_by,
 )
+from memman.results import EntryState
 from memman.session.log import SessionLog
-from memman.session.reader import LogReader
+from memman.session.reader import LogReader, Shown
 from memman.window import WindowItem
 
 
@@ -45,6 +47,39 @@ async def _newest(entry_id: str, log: SessionLog) -> Entry | None:
     if item is not None:
         return item.shown()
     return await _hidden(entry_id, log) or await _entry_in_log(entry_id, log)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The state of an added entry, and the entry that represents it in the window: None if nothing does."""
+
+    state: EntryState
+    shown_by: Entry | None = None
+
+    def of(self, entry: Entry) -> Entry:
+        """Return the entry with the fields that follow from its place."""
+        by = None if self.shown_by is None else self.shown_by.id
+        hidden = self.state != "active"
+        return msgspec.structs.replace(
+            entry, compressed=hidden, summary_id=by, pinned=entry.pinned and not hidden
+        )
+
+
+async def place_of(entry: Entry, log: SessionLog) -> Place:
+    """Return the place of an entry that was added at its `seq` and not deleted. Under the log's lock."""
+    find = log.window.find
+    item = find(entry.id)
+    if item is not None and item.entry.seq == entry.seq:
+        return Place("active")
+    if entry.seq <= log.totals.era:
+        return Place("cleared")
+    made = await log.reader.get([entry.id])
+    shown = await _shown_as(entry.id, log)
+    # The id of a retracted entry may be another entry's now.
+    if shown is None or shown[0] == "retract" or made[-1][0] != entry.seq:
+        return Place("retracted")
+    method, by = shown
+    visible = find(by) if by is not None else None
+    return Place(STATES[method], None if visible is None else visible.shown())
 
 
 async def newest_entries(number: int, log: SessionLog) -> list[Entry] | None:
@@ -132,10 +167,10 @@ async def _hidden(entry_id: str, log: SessionLog) -> Entry | None:
     if not found:
         return None
     [(seq, record)] = found
-    entry, replacements = _entry_in(record, entry_id), await _replacements_of(entry_id, log)
-    if entry is None or not replacements:
+    entry, shown = _entry_in(record, entry_id), await _shown_as(entry_id, log)
+    if entry is None or shown is None:
         return None
-    active = replacements[-1]
+    _, active = shown
     entry = msgspec.structs.replace(entry, seq=seq)
     if isinstance(record, Added):
         entry = msgspec.structs.replace(entry, pinned=False)
@@ -146,21 +181,33 @@ async def _hidden(entry_id: str, log: SessionLog) -> Entry | None:
     return msgspec.structs.replace(entry, compressed=True, summary_id=active)
 
 
-async def _replacements_of(name: str, log: SessionLog) -> list[str | None]:
-    """Return what replaced a hidden entry, what replaced that, and so on up to the window.
+async def _shown_as(name: str, log: SessionLog) -> Shown | None:
+    """Return the method and the id of the entry that represents a hidden one in the window.
 
-    None is the end if it was dropped. The list is empty if a step cannot be found by its id.
+    The id is None if there is no such entry. Returns None if a step to it cannot be found by its id.
     """
-    active = {item.entry.id for item in log.window.items if item.compression is not None}
-    steps: list[str | None] = []
+    known = log.reader.representatives(log.window.epoch)
+    passed: list[str] = []  # replacements on the way
+    shown: Shown | None = None
     speaker: str | None = name
-    while speaker is not None and speaker not in active:
+    while speaker is not None and not _is_replacement(log.window.find(speaker)):
+        if speaker in known:
+            shown = known[speaker]
+            break
+        passed.append(speaker)
         record = await log.reader.hiding(speaker)
         if not isinstance(record, Compressed):
-            return []
-        speaker = next(speaker_of(item) for item in record.replacements if speaker in item.ids)
-        steps.append(speaker)
-    return steps
+            return None
+        item = next(item for item in record.replacements if speaker in item.ids)
+        speaker = speaker_of(item)
+        shown = (item.method, speaker)
+    if shown is not None:
+        known.update(dict.fromkeys(passed[1:], shown))
+    return shown
+
+
+def _is_replacement(item: WindowItem | None) -> bool:
+    return item is not None and item.compression is not None
 
 
 async def _entry_in_log(entry_id: str, log: SessionLog) -> Entry | None:

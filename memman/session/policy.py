@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import msgspec
 
-from memman.compression import Goal, SummaryOptions, View, view_of
+from memman.compression import CompressionPlan, Goal, LivePrefix, SummaryOptions, view_of
 from memman.compression.composer import SMALLEST_SUMMARY
-from memman.config import SUMMARISE, resolve_budget
+from memman.config import LEAST_STATE, ROOM_SHARE, SUMMARISE, Budget, resolve_budget
+from memman.counting import LEAST_BREAK, CachePrices, cache_prices
 from memman.errors import InvalidInput
-from memman.explain import SummarizerState, Trigger
+from memman.explain import CacheState, SummarizerState, Trigger, cache_state
+from memman.formats.turns import STATE_END, STATE_HEAD
 from memman.session.backoff import Backoff, Rest
 from memman.session.context import ContextBuilder
 from memman.session.log import SessionLog
-from memman.session.reasons import Unasked, why_due
+from memman.session.reasons import Unasked, why_due, why_early
 from memman.session.run import RunInput
 from memman.session.shared import Shared
 from memman.summarizers import Asker
 
+# A state block must be worth its delimiters. With it, a token of the user's messages takes 1.5.
+_LEAST_FRAMES = 3
+_ROOM_A_TOKEN = 1.5
+# Of the range from target to limit: what must be filled for a compression when the cache has expired.
+# With a quarter, more of the needed values are lost (docs/explanation/cost.md).
+COLD_SHARE = 0.5
+
 
 class CompressionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for a compression; `automatic` if an add made it."""
+    """A request for a compression; `automatic` if an add made it.
+
+    It is early if the provider's cache has expired, at `expired_at`, and the window is within its limits.
+    """
 
     target_tokens: int | None = None
     focus: str | None = None
     summarize: bool | None = None
     automatic: bool = False
+    expired_at: datetime | None = None
+
+    @property
+    def room_share(self) -> float:
+        """The share of the range to the limit that must be new before the summarizer is called again."""
+        return ROOM_SHARE if self.expired_at is None else COLD_SHARE
 
 
 AUTOMATIC = CompressionRequest(automatic=True)
@@ -58,11 +78,73 @@ class CompressionPolicy:
         # Only to be prepared: not again and again to no avail.
         return not self.backoff.was_futile_recently(self._log.progress, resolved.budget)
 
-    def why_due(self, before: View) -> str:
-        """Return which limit triggered an automatic compression."""
+    def due(self) -> CompressionRequest | None:
+        """Return the compression that an add should begin now; None if none is due."""
+        if self.is_due():
+            return AUTOMATIC
+        expired_at = self.cache_expires_at() if self._is_due_soon() else None
+        if expired_at is None or expired_at >= self._shared.clock() or not self._pays_when_cold():
+            return None
+        return CompressionRequest(automatic=True, expired_at=expired_at)
+
+    def cache_expires_at(self) -> datetime | None:
+        """Return when the provider's cache of the last request expires; None if no request is known."""
+        ttl = self._log.resolved.config.cache_ttl
+        if ttl is None:
+            return None
+        requested_at = self._contexts.requested_at(self._shared.clock())
+        return requested_at and requested_at + timedelta(seconds=ttl)
+
+    def _is_due_soon(self) -> bool:
+        """Whether the window is so large that a compression may begin early if the cache has expired.
+
+        It leaves more tokens than the shortest prefix that providers cache.
+        """
         resolved = self._log.resolved
-        tokens = before.tokens + self._contexts.overhead()
-        return why_due(tokens, before.entries, resolved.budget, resolved.trigger)
+        budget, tokens = resolved.budget, self._log.window.tokens + self._contexts.overhead()
+        early = budget.prepared(COLD_SHARE).max_tokens
+        return bool(resolved.stages) and tokens > max(early, budget.target_tokens + LEAST_BREAK)
+
+    def _pays_when_cold(self) -> bool:
+        """Whether a compression pays if the whole window is written to the provider's cache again.
+
+        In the background it would end after the next request. A digest in place of a summary loses more
+        than the compression saves.
+        """
+        config, budget = self._log.resolved.config, self._log.resolved.budget
+        if not config.compress_when_cold or config.background or self.waits_after_undo():
+            return False
+        if self.backoff.was_futile_recently(self._log.progress, budget):
+            return False
+        summarizer, recent = self._summarizer(), self.has_answered_recently(COLD_SHARE)
+        may_ask = summarizer is None or self._options(summarizer, AUTOMATIC, recent)[0].ask
+        return may_ask and self._cache_prices().write > 0
+
+    def _cache_prices(self) -> CachePrices:
+        """Return the prices of the provider's cache for the session's model."""
+        config = self._log.resolved.config
+        prices = None if config.model is None else self._shared.prices(config.model)
+        return cache_prices(prices, self._log.window.tokens, config.cache_ttl)
+
+    def cache(self, plan: CompressionPlan | None) -> CacheState | None:
+        """Return the state of the provider's cache and the cost of a plan to it; None if it is unknown."""
+        expires_at = self.cache_expires_at()
+        if expires_at is None:
+            return None
+        due = self.due() if self._log.resolved.config.auto_compress else None
+        early = due is not None and due.expired_at is not None
+        return cache_state(expires_at, self._shared.clock(), plan, self._cache_prices(), early)
+
+    def why_due(self, given: RunInput, request: CompressionRequest) -> str:
+        """Return the trigger of a compression, with the figures."""
+        if not request.automatic:
+            return "by hand"
+        resolved, entries = self._log.resolved, given.view.entries
+        tokens, budget = given.tokens + self._contexts.overhead(), resolved.budget
+        if request.expired_at is None:
+            return why_due(tokens, entries, budget, resolved.trigger)
+        expired = self._shared.clock() - request.expired_at
+        return why_early(tokens, budget, budget.prepared(COLD_SHARE), expired)
 
     def waits_after_undo(self) -> bool:
         """Whether too little was added since the caller undid a compression to redo it."""
@@ -111,7 +193,14 @@ class CompressionPolicy:
         window = self._log.window
         view = view_of(window, goal)
         return RunInput(
-            view, goal, options, window.epoch, summarizer, unasked, self._log.resolved
+            view,
+            goal,
+            options,
+            window.epoch,
+            summarizer,
+            unasked,
+            self._log.resolved,
+            window.tokens,
         ), rest
 
     def _goal(self, request: CompressionRequest) -> Goal:
@@ -141,23 +230,77 @@ class CompressionPolicy:
             tokens = max(limit - (budget.max_tokens - target), share)
         else:
             tokens = max(target - fixed, target // 2)
+        tokens = min(limit, tokens)
+        thorough = not request.automatic and (target_tokens is None or bool(request.summarize))
+        free = limit - window.pinned_tokens
+        state_tokens = self._state_room(budget, free, None if thorough else tokens)
+        budget = msgspec.structs.replace(
+            budget, state_tokens=max(budget.state_tokens, state_tokens)
+        )
         return Goal(
-            tokens=min(limit, tokens),
+            tokens=tokens - min(state_tokens, tokens // 2),
             entries=budget.target_entries,
-            limit=limit,
+            limit=limit - state_tokens,
             budget=budget,
             demanded=target_tokens is not None,
-            thorough=not request.automatic and (target_tokens is None or bool(request.summarize)),
+            thorough=thorough,
+            state_tokens=state_tokens,
+            recall=self._shared.recall_name(self._log.id),
         )
+
+    def _state_room(self, budget: Budget, free: int, target: int | None) -> int:
+        """Return the tokens of the state block, of `free` ones that pinned entries leave.
+
+        It grows by a part of the tokens that leave the window for a target. All messages of the user
+        get their room, if the session's own block has it and they are at most half the target.
+        """
+        window, resolved = self._log.window, self._log.resolved
+        block = 0 if window.state is None else window.state.item.tokens
+        leaving = block
+        leaving += window.tokens if target is None else max(0, window.tokens - target) // 3
+        room = max(0, min(budget.state_tokens, free // 6, leaving))
+        frame = resolved.counter.text_cached(STATE_HEAD + STATE_END)
+        if room < _LEAST_FRAMES * frame:
+            room = 0
+        said = sum(item.tokens for item in window.items if item.is_users and not item.pinned)
+        if window.state is not None:
+            said += window.state.user_tokens
+        users = int(said * _ROOM_A_TOKEN) + LEAST_STATE
+        most = min(resolved.budget.state_tokens, budget.target_tokens // 2, free // 2, leaving)
+        return max(room, users) if said and users <= most else room
 
     def _summarizer(self) -> Asker | None:
         return self._shared.summarizer(self._log.resolved.config)
 
-    def has_answered_recently(self) -> bool:
-        """Whether too little was added since the summarizer's last good answer to call it again."""
+    def live_prefix(self, summarizer: Asker | None) -> LivePrefix | None:
+        """Return the last request if the summarizer may continue it, and the provider has it cached.
+
+        It must be a request to the session's own model, and its text must need no redaction.
+        """
+        config = self._log.resolved.config
+        if (
+            summarizer is None
+            or not config.summarize_on_prefix
+            or config.summary_prompt is not None
+        ):
+            return None
+        sent = self._contexts.last_request(self._shared.clock())
+        if sent is None or self._shared.redact is not None:
+            return None
+        form = sent.request.format
+        if not all(summarizer.continues(form, model) for model in (config.model, sent.model)):
+            return None
+        room = config.summarizer_window or summarizer.max_input_tokens
+        return LivePrefix(sent.request, sent.head, sent.tokens, room)
+
+    def has_answered_recently(self, share: float = ROOM_SHARE) -> bool:
+        """Whether too little was added since the summarizer's last good answer to call it again.
+
+        `share` is that of the range from target to limit that must be filled.
+        """
         if not self.backoff.knows(self._summarizer()):
             return False
-        return self.backoff.answered_recently(self._log.progress, self._log.resolved.budget)
+        return self.backoff.answered_recently(self._log.progress, self._log.resolved.budget, share)
 
     def _options(
         self, summarizer: Asker | None, request: CompressionRequest, recent: bool

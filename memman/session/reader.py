@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 
 from memman.errors import StoreConflict
 from memman.protocols import Snapshot
-from memman.records import Deleted, Record
+from memman.records import Deleted, Record, ReplacementMethod
 from memman.session.shared import Shared
 
+Shown = tuple[ReplacementMethod, str | None]
+"""The method by which a hidden entry was replaced last, and the id of its replacement in the window."""
 _PAGE = 1_000
 _COPIED = 200  # records of a page that is copied; entries may be large
 
@@ -16,11 +18,18 @@ _COPIED = 200  # records of a page that is copied; entries may be large
 class LogReader:
     """Reads the records of one session from the store."""
 
-    __slots__ = ("_shared", "id")
+    __slots__ = ("_representatives", "_shared", "id")
 
     def __init__(self, session_id: str, shared: Shared) -> None:
         self.id = session_id
         self._shared = shared
+        self._representatives: tuple[int, dict[str, Shown]] = (0, {})  # at an epoch
+
+    def representatives(self, epoch: int) -> dict[str, Shown]:
+        """Return the cache of the entries that represent replacements in the window at an epoch."""
+        if self._representatives[0] != epoch:
+            self._representatives = epoch, {}
+        return self._representatives[1]
 
     async def state(self) -> tuple[int, int] | None:
         """Return the head and the epoch of the stored log, or None if it does not exist."""
@@ -47,6 +56,11 @@ class LogReader:
         """Return the record with this `seq`."""
         page = await self._shared.store.read(self.id, seq - 1, 1)
         return page[0][1] if page else None
+
+    async def between(self, after: int, before: int) -> list[Record]:
+        """Return the records between two seqs."""
+        page = await self._shared.store.read(self.id, after, max(1, before - after - 1))
+        return [record for seq, record in page if seq < before]
 
     async def records(self, after: int = 0) -> list[tuple[int, Record]]:
         """Return all records after a seq."""

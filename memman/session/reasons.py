@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 
 import msgspec
 
@@ -38,6 +39,20 @@ def why_due(tokens: int, entries: int, budget: Budget, trigger: Budget) -> str:
     return f"prepared in the background: {early}"
 
 
+def why_early(tokens: int, budget: Budget, trigger: Budget, expired: timedelta) -> str:
+    """Return why an automatic compression within the limits came: the cache expired so long ago."""
+    limits = f"over {trigger.max_tokens}, near max_tokens ({budget.max_tokens})"
+    return f"the provider's cache expired {_ago(expired)} ago; {tokens} tokens are {limits}"
+
+
+def _ago(time: timedelta) -> str:
+    """Return a time in its largest whole unit."""
+    seconds = int(time.total_seconds())
+    units = (("day", 86_400), ("hour", 3_600), ("minute", 60))
+    unit, size = next((each for each in units if seconds >= each[1]), ("second", 1))
+    return _counted(seconds // size, unit)
+
+
 def what_was_done(replacements: Sequence[Replacement]) -> list[str]:
     """Return one clause for each step that changed something."""
     times: Counter[str] = Counter()
@@ -63,7 +78,7 @@ def what_was_done(replacements: Sequence[Replacement]) -> list[str]:
 def _counted(number: int, what: str) -> str:
     if number == 1:
         return f"1 {what}"
-    return f"{number} {what[:-1]}ies" if what.endswith("y") else f"{number} {what}s"
+    return f"{number} {what[:-1]}ies" if what.endswith("ry") else f"{number} {what}s"
 
 
 def why_summarizer(
@@ -89,10 +104,14 @@ def why_few(before: View, goal: Goal) -> str:
 
 
 def why_short(after: View, goal: Goal, stages: Sequence[Step]) -> str:
-    """Return how far the result stays above the target; "" if the target was reached."""
+    """Return how far the result stays above the target; "" if the target was reached.
+
+    The tokens include the room of the state block.
+    """
     if goal.holds(after.tokens, after.entries):
         return ""
-    above = f"{after.tokens} tokens stay, above the target of {goal.tokens}"
+    tokens, target = after.tokens + goal.state_tokens, goal.tokens + goal.state_tokens
+    above = f"{tokens} tokens stay, above the target of {target}"
     if after.tokens <= goal.tokens:
         above = f"{after.entries} entries stay, above the target of {goal.entries}"
     return f"{above}: {what_stays(after, goal, stages)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from math import ceil
 from typing import Any
 
@@ -27,6 +28,7 @@ class ContextRequest(msgspec.Struct, frozen=True, gc=False):
     system_inline: bool = True
     pending: tuple[Entry, ...] = ()
     complete: bool = True
+    cache: bool = False
 
     @property
     def shown_system(self) -> str | None:
@@ -44,6 +46,20 @@ class UncertainCount(msgspec.Struct, frozen=True):
 
     request: dict[str, Any]
     counted: int
+
+
+def asked_at(window: Window) -> datetime | None:
+    """Return when the newest reply was asked for: as the entry before it was added.
+
+    The reply itself may be added much later, together with what follows it.
+    """
+    reply: datetime | None = None
+    for item in reversed(window.items):
+        if item.entry.role == "assistant":
+            reply = item.entry.timestamp
+        elif reply is not None:
+            return min(reply, item.entry.timestamp)
+    return reply
 
 
 def pending_items(
@@ -75,7 +91,7 @@ def without_pins(window: Window) -> Window | None:
         msgspec.structs.replace(item, pinned=item.pinned and item not in pinned)
         for item in window.items
     ]
-    return Window(items, window.head, window.epoch)
+    return window.with_items(items)
 
 
 def without_late_results(window: Window) -> Window | None:
@@ -100,7 +116,7 @@ def without_late_results(window: Window) -> Window | None:
         else msgspec.structs.replace(item)
         for item in window.items
     ]
-    return Window(items, window.head, window.epoch)
+    return window.with_items(items)
 
 
 def _orphan(result: Entry) -> Entry:

@@ -8,10 +8,11 @@ import msgspec
 
 from memman.entries import Entry
 from memman.errors import EntryNotFound
-from memman.log import History, LogState, own_count, torn_by
+from memman.log import History, LogState, torn_by
 from memman.records import Compressed, Replacement
 from memman.session.log import SessionLog
 from memman.session.shared import Shared
+from memman.window import own_count
 
 
 async def retraction(
@@ -25,6 +26,8 @@ async def retraction(
     if len(items) == len(ids) and all(item.compression is None for item in items):
         active = (item.entry for item in log.window.items)
         record = _record([item.entry for item in items], active, reason, log, shared)
+        if log.window.state is not None:
+            record = msgspec.structs.replace(record, state=log.window.state.state.without(ids))
         return _with_size(record, log.after(record))
     history = History.of(await log.era())
     for name in ids:
@@ -38,6 +41,7 @@ async def retraction(
         return history.newest_hiding(ids), None
     record = _record(entries, history.added.values(), reason, log, shared)
     record = msgspec.structs.replace(record, unfolds=tuple(history.unfolded_by(record)))
+    record = history.completed(record)
     return _with_size(record, log.after(record, history.unfoldings(record)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from math import inf
 
 import msgspec
@@ -10,8 +10,9 @@ import msgspec
 from memman.compression import Goal, SummaryFailure, SummaryOptions, SummaryProblem, View
 from memman.compression.summarize import Answer, Request
 from memman.config import SUMMARISE
+from memman.counting import price_of
 from memman.display import without_message
-from memman.protocols import SummaryReply, SummaryRequest, SummaryUsage
+from memman.protocols import Prices, SummaryReply, SummaryRequest
 from memman.records import NO_COST, Cost, Replacement
 from memman.session.reasons import (
     Unasked,
@@ -28,7 +29,10 @@ _MOST_TIMEOUTS = 10  # that all calls of one run may take
 
 
 class RunInput(msgspec.Struct, frozen=True):
-    """The input of a compression: the window at an epoch, the goal, the summarizer and the settings."""
+    """The input of a compression: the window at an epoch, the goal, the summarizer and the settings.
+
+    `tokens` are those of the window with its state block.
+    """
 
     view: View
     goal: Goal
@@ -37,6 +41,7 @@ class RunInput(msgspec.Struct, frozen=True):
     summarizer: Asker | None
     unasked: Unasked
     resolved: ResolvedConfig
+    tokens: int
 
 
 class CompressionRun:
@@ -53,6 +58,8 @@ class CompressionRun:
         self._plan = plan
         self._timeout = timeout  # of one call, in seconds
         self._answer: Answer = None
+        self._left = timeout  # for the next call
+        self._on_prefix = False  # the last call
 
     def requests(self) -> Iterator[Request]:
         """Yield the plan's requests; each is answered, if at all, before the next."""
@@ -72,8 +79,11 @@ class CompressionRun:
                 cost = self.cost
                 reason = f"its {cost.calls} calls took {cost.seconds:.0f} s in all"
                 self._answer = SummaryFailure(reason)
+            elif self._left is not None and self._left <= 0:
+                self._answer, self._left = SummaryFailure(self.problem), self._timeout
             else:
-                yield msgspec.structs.replace(request, timeout=self._timeout)
+                self._on_prefix = request.prefix is not None
+                yield msgspec.structs.replace(request, timeout=self._left)
 
     def answer(self, answer: Answer) -> None:
         """Take the answer to the last request."""
@@ -88,17 +98,45 @@ class CompressionRun:
                 f"the summarizer returned {type(reply).__name__}, not text"
             )
 
-    def charge(self, seconds: float) -> Cost:
-        """Add and return the cost of the call that was just answered; nothing if it was not made."""
+    def charge(self, seconds: float, prices: Callable[[str], Prices | None]) -> Cost:
+        """Add and return the cost of the call that was just answered; nothing if it was not made.
+
+        `prices` returns those of a model, None if they are unknown.
+        """
         answer = self._answer
         if isinstance(answer, SummaryFailure) and answer.unasked:
             return NO_COST
-        usage, model = SummaryUsage(), None
+        # The ordinary prompt that follows a failure on the prefix has the rest of the time.
+        failed = self._on_prefix and isinstance(answer, SummaryFailure)
+        rest = self._timeout - seconds if failed and self._timeout is not None else self._timeout
+        self._left = rest
+        cost = Cost(1, seconds)
         if isinstance(answer, SummaryReply):
-            usage, model = answer.usage or usage, answer.model
-        cost = Cost(1, seconds, usage.input_tokens, usage.output_tokens, model)
+            cost = self._cost_of(answer, seconds, prices)
         self.cost = self.cost.plus(cost)
         return cost
+
+    def _cost_of(
+        self, reply: SummaryReply, seconds: float, prices: Callable[[str], Prices | None]
+    ) -> Cost:
+        usage = reply.usage
+        if usage is None:
+            return Cost(1, seconds, model=reply.model)
+        asker = self.given.summarizer
+        model = (None if asker is None else asker.model) or reply.model
+        known = None if model is None else prices(model)
+        dollars = None if known is None else price_of(usage, known)
+        return Cost(
+            calls=1,
+            seconds=seconds,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            model=reply.model,
+            cached_tokens=usage.cached_tokens,
+            cache_written_tokens=usage.cache_written_tokens,
+            dollars=dollars or 0.0,
+            unpriced=int(dollars is None),
+        )
 
     # ------------------------------------------------------------ reasons
 
@@ -121,7 +159,8 @@ class CompressionRun:
         if goal.holds(view.tokens, view.entries) and not view.old_entries:
             why = "every entry is recent or protected"
         elif goal.holds(view.tokens, view.entries) and not goal.thorough:
-            why = f"the window has {view.tokens} tokens, and the target is {goal.tokens}"
+            target = goal.tokens + goal.state_tokens
+            why = f"the window has {given.tokens} tokens, and the target is {target}"
         else:
             why = what_stays(view, goal, stages)
         summarizer = self._why_summarizer(()) if view.old_entries else ""

@@ -19,7 +19,7 @@ from memman.errors import (
     StoreConflict,
     StoreError,
 )
-from memman.explain import Explanation, LogHistory, explained, shares_of
+from memman.explain import Explanation, LogHistory, explained, shares_of, state_block_of
 from memman.formats import original_messages
 from memman.log import History, LogState
 from memman.protocols import Format
@@ -35,18 +35,21 @@ from memman.records import (
     UsageReported,
     deleted_in,
 )
-from memman.results import Context, SessionStats, Summary, summary_of
+from memman.results import Context, Hit, SessionStats, Summary, summary_of
+from memman.runtime import Operation, observed
 from memman.session.additions import Additions
 from memman.session.backoff import Backoff
 from memman.session.compressor import Compressor
 from memman.session.context import ContextBuilder
 from memman.session.log import RETRIES, SessionLog
-from memman.session.lookup import find_entry, newest_entries
+from memman.session.lookup import Place, find_entry, newest_entries, place_of
 from memman.session.outbox import Outbox
 from memman.session.policy import AUTOMATIC, CompressionRequest
+from memman.session.recall import Addresses, entries_at
 from memman.session.requests import ContextRequest
 from memman.session.retraction import retraction
 from memman.session.shared import Shared
+from memman.spend import Spend, total_spend
 
 logger = logging.getLogger("memman")
 R = TypeVar("R", bound=Record)
@@ -145,10 +148,10 @@ class Session:
     async def _after_add(self, compress: bool | None) -> None:
         if self.outbox:
             await self.outbox.flush()
-        if self.compressor.policy.is_due():
+        if request := self.compressor.policy.due():
             automatic = self.log.resolved.config.auto_compress
             if automatic if compress is None else compress:
-                await self.compressor.after_add()
+                await self.compressor.after_add(request)
 
     async def record_usage(self, report: UsageReported) -> None:
         """Record a provider's report, and learn the tokens that memman cannot count."""
@@ -291,7 +294,12 @@ class Session:
 
     async def build(self, request: ContextRequest) -> Context:
         """Return a context of the window as it is; a copy is trimmed if it does not fit."""
-        return await self._contexts.build(request)
+        operation = Operation(
+            kind="build", session_id=self.id, model=request.model or self.log.resolved.config.model
+        )
+        return await observed(
+            self._shared.runtime.observer, operation, self._contexts.build(request)
+        )
 
     def build_empty(self, request: ContextRequest) -> Context:
         """Return the context of a session that nothing was added to."""
@@ -336,6 +344,22 @@ class Session:
             raise EntryNotFound(f"no entry {wanted!r} in session {self.id!r}")
         return found
 
+    async def place(self, entry: Entry) -> Place:
+        """Return the state of an added entry, and the entry that represents it in the window."""
+        async with self.log.lock:
+            await self.log.require()
+            return await place_of(entry, self.log)
+
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text by the session's counter."""
+        return self.log.resolved.counter.count_text(text).tokens
+
+    async def entries_at(self, ranges: Sequence[Addresses], most: int) -> list[Hit]:
+        """Return the first entries at these addresses, in log order."""
+        async with self.log.lock:
+            await self.log.require()
+            return await entries_at(ranges, most, self.log)
+
     async def summaries(self) -> list[Summary]:
         """Return the summaries in force, in order."""
         async with self.log.lock:
@@ -374,7 +398,14 @@ class Session:
             if usage and usage.estimated
             else None,
             cost=totals.cost.plus(log.unrecorded),
+            spend=self._spend(),
+            reported=totals.reported,
         )
+
+    def _spend(self) -> Spend | None:
+        """Return the session's spend, with that of failed calls of the summarizer."""
+        owed = self.log.unrecorded
+        return total_spend([self.log.totals.spend.with_summaries(owed.dollars, owed.unpriced)])
 
     async def export(self) -> SessionState:
         """Return the session as a document."""
@@ -389,7 +420,7 @@ class Session:
             await log.require()
             history = LogHistory(await log.era())
             trigger, summarizer = policy.trigger(), policy.summarizer_state()
-            shares = shares_of(log.window)
+            shares, block = shares_of(log.window), state_block_of(log.window)
             running = compressor.is_running
         waits = ""
         if trigger.auto_compress:
@@ -397,11 +428,10 @@ class Session:
             if policy.waits_after_undo():
                 waits = "a compression was undone, and too little was added since"
         plan = None
-        if trigger.over and not waits:
+        if (trigger.over or policy.cache_expires_at()) and trigger.compresses and not waits:
+            request = (policy.due() or AUTOMATIC) if trigger.auto_compress else CompressionRequest()
             try:
-                plan = await compressor.plan(
-                    AUTOMATIC if trigger.auto_compress else CompressionRequest()
-                )
+                plan = await compressor.plan(request)
             except CompressionFailed as error:  # of a stage; the explanation names it
                 waits = str(error)
         return explained(
@@ -415,6 +445,8 @@ class Session:
             history.compression_statuses(),
             history.entry_statuses().values(),
             shares,
+            block,
+            policy.cache(plan),
         )
 
 

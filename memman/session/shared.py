@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import msgspec
+from cachetools import LRUCache
 
 from memman.compression import EntryFactory, Step, stages_of
 from memman.config import HARMLESS, Budget, MemoryConfig, lowered, readable, resolve_budget
-from memman.counting import TokenCounter
+from memman.counting import CountFailure, TokenCounter
 from memman.entries import (
     NO_JSON,
     Entry,
@@ -24,16 +26,20 @@ from memman.entries import (
     noted,
 )
 from memman.errors import InvalidInput
-from memman.protocols import AsyncStore, Format, Store
+from memman.protocols import AsyncStore, Format, Prices, Store
 from memman.records import SettingsInEffect
-from memman.runtime import Runtime
+from memman.runtime import Operation, Runtime, observed
 from memman.runtime.base import Flag
 from memman.runtime.forks import renew_in_child
 from memman.session.store import FullStore
+from memman.state import Keeps, State
 from memman.summarizers import Asker
 
 if TYPE_CHECKING:
     from memman.counting import RemoteTokenCounter
+
+
+_MOST_RETURNED = 10_000  # pieces of entries that a session's recall tool remembers
 
 
 class Remote(msgspec.Struct, frozen=True):
@@ -67,6 +73,26 @@ class ResolvedConfig(msgspec.Struct, frozen=True):
         return count.tokens if known else self.counter.recount(entry)
 
 
+class RecallUse:
+    """The use of the agent's recall tool in one session, as long as a tool for the session exists."""
+
+    def __init__(self) -> None:
+        self.name = ""  # of the newest tool
+        self._returned: LRUCache[tuple[str, int], bool] = LRUCache(_MOST_RETURNED)
+        self._lock = threading.Lock()  # calls of `memory.aio` have a thread each
+
+    def begin(self, name: str) -> None:
+        """Note that there is a tool with this name."""
+        self.name = name
+
+    def was_returned(self, address: str, start: int) -> bool:
+        """Return whether the piece of an entry from this character on was returned before; note it."""
+        with self._lock:
+            before = (address, start) in self._returned
+            self._returned[address, start] = True
+        return before
+
+
 # The fields of an entry that its message is rendered from.
 _MESSAGE = ("content", "call_id", "name", "message_id", "is_error")
 
@@ -90,10 +116,12 @@ class Shared:
         new_nonce: Callable[[], str],
         trust_settings: bool,
         redact: Callable[[Entry], Entry] | None,
+        keeps: Keeps,
         sender: object,
         counter: Callable[[MemoryConfig], TokenCounter],
         remote: Callable[[MemoryConfig], Remote | None],
         limits: Callable[[str | None], tuple[int, int, int] | None],
+        prices: Callable[[str], Prices | None],
         warn_unknown: Callable[[MemoryConfig], None],
         summarizer: Callable[[MemoryConfig], Asker | None],
         format: str,
@@ -109,10 +137,12 @@ class Shared:
         self.new_nonce = new_nonce
         self.trust_settings = trust_settings
         self.redact = redact
+        self.keeps = keeps
         self.sender = sender
         self.counter = counter
         self.remote = remote
         self.limits = limits
+        self.prices = prices
         self.warn_unknown = warn_unknown
         self.summarizer = summarizer
         self.format = format
@@ -127,6 +157,9 @@ class Shared:
         self.closed = False  # no compression commits from then on
         self.flags: set[Flag] = set()  # of followers; a set flag ends a pause
         self._resolved: tuple[int, ResolvedConfig] | None = None
+        # The state blocks that this manager made, by id(): they contain redacted texts only.
+        self._made: WeakValueDictionary[int, State] = WeakValueDictionary()
+        self._recalls: WeakValueDictionary[str, RecallUse] = WeakValueDictionary()
 
     def _renew(self) -> None:
         # Re-entrant: a signal handler may change settings, too.
@@ -203,6 +236,40 @@ class Shared:
             counter.fingerprint,
         )
         return ResolvedConfig(config, budget, trigger, headroom, counter, stages, observed, remote)
+
+    async def price(
+        self, counter: RemoteTokenCounter, request: Mapping[str, Any], session_id: str | None = None
+    ) -> TokenCount | CountFailure:
+        """Return a remote counter's result for a request."""
+        operation = Operation(
+            kind="count",
+            session_id=session_id,
+            model=request["model"],
+            port=counter,
+            request=request,
+        )
+        work = self.runtime.price(counter, request)
+        return await observed(self.runtime.observer, operation, work)
+
+    def remember(self, state: State) -> None:
+        """Note that this manager made a state block."""
+        self._made[id(state)] = state
+
+    def has_made(self, state: State) -> bool:
+        """Return whether this manager made a state block, so that it need not be redacted again."""
+        return self._made.get(id(state)) is state
+
+    def recall_use(self, session_id: str) -> RecallUse:
+        """Return the use of the recall tools of a session."""
+        with self.settings_lock:
+            use = self._recalls.get(session_id) or RecallUse()
+            self._recalls[session_id] = use
+        return use
+
+    def recall_name(self, session_id: str) -> str:
+        """Return the name of a session's recall tool; "" if it has none."""
+        use = self._recalls.get(session_id)
+        return "" if use is None else use.name
 
     def redacted(self, entry: Entry, outcome: str) -> Entry:
         """Return the entry as `redact` leaves it, with its old count.

@@ -9,7 +9,9 @@ from memman.errors import StoreError
 from memman.protocols import (
     Appended,
     AsyncStore,
+    Candidates,
     FeedItem,
+    SearchRequest,
     SessionInfo,
     Snapshot,
     Store,
@@ -18,17 +20,20 @@ from memman.protocols import (
     SupportsFeed,
     SupportsFind,
     SupportsLease,
+    SupportsSearch,
     SupportsSessions,
     SupportsState,
 )
-from memman.records import Record, ids_made_by, ids_moved_by
-from memman.runtime import Runtime
+from memman.records import Added, Record, ids_made_by, ids_moved_by
+from memman.runtime import Operation, Runtime, observed
+from memman.search import scan
 
 P = ParamSpec("P")
 T = TypeVar("T")
 CLOSED = "this manager was closed, and nothing was changed: make another one"
 _REQUIRED = ("append", "commit", "load", "read", "delete", "close")
-_OPTIONAL = ("state", "find", "sessions", "feed", "lease", "erase")
+_OPTIONAL = ("state", "find", "sessions", "feed", "lease", "erase", "search")
+_OF_NO_SESSION = ("close", "sessions", "feed", "search")
 _PAGE = 500
 
 
@@ -51,6 +56,7 @@ class FullStore:
         self._closed = False
         self._states: SupportsState | None = _with(store, "state")
         self._finds: SupportsFind | None = _with(store, "find")
+        self._searches: SupportsSearch | None = _with(store, "search")
         self._lists: SupportsSessions | None = _with(store, "sessions")
         self._feeds: SupportsFeed | None = _with(store, "feed")
         self._leases: SupportsLease | None = _with(store, "lease")
@@ -61,7 +67,14 @@ class FullStore:
     ) -> Awaitable[T]:
         if self._closed:
             raise StoreError(CLOSED)
-        return self._runtime.call(self.port, method, *args, **kw)
+        call = self._runtime.call(self.port, method, *args, **kw)
+        observer = self._runtime.observer
+        if observer is None:
+            return call
+        name = getattr(method, "__name__", "")
+        session_id: Any = None if name in _OF_NO_SESSION else args[0]
+        operation = Operation(kind="store", session_id=session_id, method=name, port=self.port)
+        return observed(observer, operation, call)
 
     # ------------------------------------------------------------ required of a store
 
@@ -151,6 +164,21 @@ class FullStore:
         if self._leases is not None:
             return await self._call(self._leases.lease, session_id, holder, seconds)
         return await self.state(session_id) is not None
+
+    async def search(self, request: SearchRequest) -> Candidates:
+        """`SupportsSearch.search`, by default a walk through the logs."""
+        if self._searches is not None:
+            return await self._call(self._searches.search, request)
+        names = [request.session_id]
+        if request.session_id is None:
+            names = [info.session_id for info in await self.sessions(request.prefix)]
+        records: list[tuple[str, int, Record]] = []
+        for name in filter(None, names):
+            after = 0
+            while page := await self.read(name, after, _PAGE):
+                records += [(name, seq, each) for seq, each in page if isinstance(each, Added)]
+                after = page[-1][0]
+        return scan(request, records)
 
     async def erase(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -18,16 +19,21 @@ from memman.compression import (
     view_of,
     view_of_plan,
 )
+from memman.config import Budget
 from memman.errors import BudgetExceeded
 from memman.formats import Rendering
 from memman.records import Replacement
 from memman.session.shared import ResolvedConfig
-from memman.window import Exchange, Window, WindowItem
+from memman.session.state import TrimmedState
+from memman.window import ActiveState, Exchange, Window, WindowItem
 
 _ROUNDS = 6
 # Multiples of this part of the budget are cut, so that the next contexts begin as this one does.
 _STEPS = 8
 _FEW = 8  # entries that are listed one by one
+
+Trimmed: TypeAlias = tuple[Window, Rendering, tuple[Replacement, ...]]
+"""A copy of a window, rendered, and its replacements."""
 
 
 def trim(
@@ -37,8 +43,9 @@ def trim(
     fixed: int,
     resolved: ResolvedConfig,
     make_entry: EntryFactory,
-) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-    """Return a copy of the window that fits, rendered, and what was replaced in it.
+    states: TrimmedState,
+) -> Trimmed:
+    """Return a copy of the window that fits, rendered, with its replacements.
 
     With a strategy without stages (the preset `buffer`) every entry must stay.
 
@@ -49,19 +56,11 @@ def trim(
         fixed: those of them that system prompt, tools and the reserve take.
         resolved: the session's settings.
         make_entry: makes the entries of stubs and clips.
+        states: makes the state block of the copy.
 
     Raises:
         BudgetExceeded: protected entries alone do not fit.
     """
-
-    def cut_to(room: int) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-        """Cut a copy to `room` tokens if possible; without room only protected entries stay."""
-        view = view_of(window, goal := Goal(tokens=room, entries=None, limit=room, budget=budget))
-        stages = TRIM if room else TRIM_ALL
-        after = view_of_plan(make_plan(view, goal, make_entry, stages, SummaryOptions()))
-        copy, shown = _window_of(after, window.epoch), rendering.empty()
-        shown.update(copy)
-        return copy, shown, replacements_of(after)
 
     total = _total(window, rendering, fixed)
     unstored = {
@@ -75,11 +74,12 @@ def trim(
         summary_tokens=0,
         entry_tokens=int(resolved.config.max_entry_ratio * limit),
     )
+    cutter = _Cutter(window, rendering, limit, budget, make_entry, states)
     over, step = total - limit, max(1, limit // _STEPS)
     cut = _without_framing(over, window, rendering)
     for left in reversed(range(_ROUNDS)):
         cut = min(window.tokens, -(-cut // step) * step) if left else window.tokens
-        copy, shown, replaced = cut_to(window.tokens - cut)
+        copy, shown, replaced = cutter.cut_to(window.tokens - cut)
         total = _total(copy, shown, fixed)
         if total <= limit:
             if shown.messages() or not rendering.messages():
@@ -92,6 +92,32 @@ def trim(
     raise _exceeded(total, limit, copy, fixed, unstored)
 
 
+class _Cutter(msgspec.Struct, frozen=True):
+    """Cuts copies of a window; the fields are the arguments of `trim`, with the budget of a copy."""
+
+    window: Window
+    rendering: Rendering
+    limit: int
+    budget: Budget
+    make_entry: EntryFactory
+    states: TrimmedState
+
+    def cut_to(self, room: int) -> Trimmed:
+        """Cut a copy to `room` tokens if possible; without room only protected entries stay."""
+        most = self.states.room_in(self.limit, room)
+        left = room - most
+        goal = Goal(
+            tokens=left, entries=None, limit=left, budget=self.budget, recall=self.states.recall
+        )
+        stages = TRIM if room else TRIM_ALL
+        view = view_of(self.window, goal)
+        after = view_of_plan(make_plan(view, goal, self.make_entry, stages, SummaryOptions()))
+        copy = _window_of(after, self.window, self.states.of(after, most))
+        shown = self.rendering.empty()
+        shown.update(copy)
+        return copy, shown, replacements_of(after)
+
+
 def _total(window: Window, rendering: Rendering, fixed: int) -> int:
     return window.tokens + rendering.added + rendering.edges + fixed
 
@@ -101,8 +127,8 @@ def _without_framing(tokens: int, window: Window, rendering: Rendering) -> int:
     return tokens * window.tokens // max(1, window.tokens + rendering.added)
 
 
-def _window_of(view: View, epoch: int) -> Window:
-    """Return a window of a view, which is never stored."""
+def _window_of(view: View, window: Window, state: ActiveState | None) -> Window:
+    """Return a window of a view and a state block, which is never stored."""
     items = [
         msgspec.structs.replace(item.run[0], tokens=item.tokens)
         if item.method is None
@@ -111,7 +137,7 @@ def _window_of(view: View, epoch: int) -> Window:
         for item in group.items
         if item.entry is not None
     ]
-    return Window(items, items[-1].entry.seq if items else 0, epoch)
+    return Window(items, items[-1].entry.seq if items else 0, window.epoch, state)
 
 
 def _exceeded(

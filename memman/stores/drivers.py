@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from memman.display import warn_once
 from memman.errors import StoreError
 from memman.plugins import how_to_install
 
@@ -25,15 +26,41 @@ class Library(msgspec.Struct, frozen=True):
     version: str
 
     @property
+    def has_search(self) -> bool:
+        """Return whether FTS5 is compiled in, with its trigrams."""
+        return _has_search(self)
+
+    @property
     def has_wal_fault(self) -> bool:
         """Return whether several writing processes may corrupt the file."""
         return tuple(int(part) for part in self.version.split(".")) < _FIXED_WAL
 
 
 @cache
+def _has_search(library: Library) -> bool:
+    db = library.connect(":memory:", 1.0)
+    try:
+        db.execute("CREATE VIRTUAL TABLE temp.trial USING fts5(text, tokenize='trigram')")
+    except library.error:
+        return False
+    finally:
+        db.close()
+    return True
+
+
+@cache
 def library(driver: Driver) -> Library:
     """Return a library by its name. Raises `StoreError` if it is not installed."""
     return _standard() if driver == "sqlite3" else _apsw()
+
+
+def warn_without_search(sqlite: Library) -> None:
+    """Warn once that searches read every entry."""
+    warn_once(
+        "memman",
+        f"SQLite {sqlite.version} has no FTS5, or is older than the one that wrote the search index: a "
+        "search reads every entry. Use driver=apsw (memman-core[apsw])",
+    )
 
 
 def error_code(error: Exception) -> int:

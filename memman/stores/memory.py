@@ -10,7 +10,15 @@ from itertools import islice
 import msgspec
 
 from memman.errors import StoreConflict
-from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
+from memman.protocols import (
+    Appended,
+    Candidates,
+    FeedItem,
+    SearchRequest,
+    SessionInfo,
+    Snapshot,
+    StoredItem,
+)
 from memman.records import (
     Record,
     SessionTotals,
@@ -20,6 +28,9 @@ from memman.records import (
     tombstone,
 )
 from memman.runtime.forks import register_for_forks
+from memman.search import scan
+from memman.stores.drivers import library, warn_without_search
+from memman.stores.memory_index import MemoryIndex
 from memman.stores.rows import (
     ListedRow,
     fits,
@@ -143,6 +154,7 @@ class MemoryStore:
         # the number in `_listed`, which also has the number of each session's records in it.
         self._feed: list[tuple[str, _Log, int]] = []
         self._listed: tuple[int, dict[str, tuple[_Log, int]]] = (0, {})
+        self._index: MemoryIndex | None = None  # made at the first search
         register_for_forks(self)
 
     def before_fork(self) -> None:
@@ -154,8 +166,9 @@ class MemoryStore:
         self._lock.release()
 
     def in_child(self) -> None:
-        """Start with a free lock."""
+        """Start with a free lock, and without the database of the parent."""
         self._lock = threading.Lock()
+        self._index = None
 
     def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
@@ -213,6 +226,8 @@ class MemoryStore:
                 raise StoreConflict(
                     window_conflict(session_id, (head, log.epoch), epoch, expect_head)
                 )
+            if erase:
+                self._index = None
             committed = log.commit(records, window, floor, erase)
             self._logs[session_id] = log
             return committed
@@ -239,6 +254,7 @@ class MemoryStore:
             if log is None:
                 return False
             self._first_epoch = max(self._first_epoch, log.epoch + 1)
+            self._index = None
             del self._logs[session_id]
             log.records.clear()  # the feed still has the log
             return True
@@ -282,6 +298,29 @@ class MemoryStore:
         with self._lock:
             log = self._logs.get(session_id)
             return log is not None and log.take_lease(holder, seconds, time.monotonic())
+
+    def search(self, request: SearchRequest) -> Candidates:
+        """Return entries that contain some of the terms; the first search makes an index."""
+        sqlite = library("sqlite3")
+        with self._lock:
+            if not sqlite.has_search:
+                warn_without_search(sqlite)
+                return scan(request, self._records_in_scope(request))
+            if self._index is None:
+                self._index = MemoryIndex(sqlite)
+            try:
+                for name, log in self._logs.items():
+                    if request.covers(name):
+                        self._index.add(name, log.records)
+                return self._index.search(request)
+            except BaseException:
+                self._index = None  # a half of a session may be in it
+                raise
+
+    def _records_in_scope(self, request: SearchRequest) -> Iterator[tuple[str, int, Record]]:
+        for name, log in self._logs.items():
+            if request.covers(name):
+                yield from ((name, seq, record) for seq, record in enumerate(log.records, 1))
 
     def _found(self, session_id: str) -> _Log | None:
         log = self._logs.get(session_id)

@@ -12,7 +12,15 @@ import msgspec
 
 from memman.display import safe_repr
 from memman.errors import InvalidInput
-from memman.protocols import Appended, SessionInfo, Snapshot, StoredItem
+from memman.protocols import (
+    Appended,
+    Candidate,
+    Candidates,
+    SearchRequest,
+    SessionInfo,
+    Snapshot,
+    StoredItem,
+)
 from memman.records import (
     Added,
     Record,
@@ -23,6 +31,9 @@ from memman.records import (
     ids_moved_by,
     ids_retracted_by,
 )
+from memman.search import searchable
+from memman.search.index import Found
+from memman.search.scan import AS_PART
 
 _items = msgspec.json.Decoder(tuple[StoredItem, ...])
 _metadata = msgspec.json.Decoder(dict[str, Any])
@@ -329,6 +340,34 @@ def window_conflict(
 def head_conflict(session_id: str, head: int, expect_head: int | None) -> str:
     """Return the message of a refused append."""
     return f"session {session_id!r} is at {head}, not at {expect_head}"
+
+
+# ---------------------------------------------------------------- search
+
+
+def candidates_of(
+    request: SearchRequest, found: Found, records: Mapping[int, tuple[str, int, Record]]
+) -> Candidates:
+    """Return the candidates of an index's rows, from the (session id, seq, record) of each number.
+
+    `records` may lack some of the last. A match by a part of a word is checked here, and so is the scope:
+    the index of a file from elsewhere may be wrong.
+    """
+    candidates = []
+    for number, weights in found.rows:
+        if number not in records:
+            continue
+        name, seq, record = records[number]
+        if isinstance(record, Added) and request.covers(name):
+            text = searchable(record.entry).lower() if AS_PART in weights else ""
+            checked = tuple(
+                0.0 if weight == AS_PART and term not in text else weight
+                for term, weight in zip(request.terms, weights, strict=True)
+            )
+            if any(checked):
+                candidates.append(Candidate(name, seq, record, checked))
+    more = len(found.rows) == request.limit or len(records) < len(found.rows)
+    return Candidates(found.entries, found.counts, candidates, more)
 
 
 # ---------------------------------------------------------------- the feed

@@ -5,13 +5,18 @@ A file may come from an untrusted source, so its schema is checked before anythi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from memman.search import index
 from memman.stores.drivers import Library
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+_Parts: TypeAlias = frozenset[tuple[str, str | None]]
+"""The name of each table or index of a file, with its columns or its definition."""
 
 APPLICATION_ID: Final = 0x6D656D6E  # "memn", by which a file of another program is recognised
 VERSION: Final = 1
@@ -70,11 +75,16 @@ SCHEMA: Final = (
     ) WITHOUT ROWID""",
 )
 
+# The columns of a virtual table could only be read by running its module, so its definition is compared.
 _PARTS: Final = """
-SELECT type || ' ' || name,
-    (SELECT group_concat(name || ' ' || type || ' ' || hidden) FROM pragma_table_xinfo(part.name))
+SELECT type || ' ' || name, CASE WHEN rootpage = 0 THEN sql ELSE
+    (SELECT group_concat(name || ' ' || type || ' ' || hidden) FROM pragma_table_xinfo(part.name)) END
 FROM sqlite_master AS part WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'
 """
+# The parts of the search index, with those that FTS5 makes.
+_OF_INDEX: Final = frozenset(
+    ["indexed", "word", "word_config", "word_data", "word_docsize", "word_idx"]
+).union(f"fragment{end}" for end in ("", "_config", "_data", "_docsize", "_idx"))
 
 
 def create(db: Connection) -> None:
@@ -92,21 +102,37 @@ def distrust(db: Connection) -> None:
 
 
 def strange_part(db: Connection, library: Library) -> str | None:
-    """Return the table or index that differs from ours, or None."""
-    differing = _parts(db) ^ _our_parts(library)
+    """Return the table or index that differs from ours, or None. The search index may be missing."""
+    tables = _our_tables(library)
+    parts = _parts(db)
+    others = parts - tables
+    of_index = {part for part in others if part[0].removeprefix("table ") in _OF_INDEX}
+    # Without FTS5 its tables are never read.
+    known = _our_index(library) if of_index and library.has_search else of_index
+    differing = (tables - parts) | (others ^ known)
     return min(name for name, _ in differing) if differing else None
 
 
-def _parts(db: Connection) -> frozenset[tuple[str, str | None]]:
+def _parts(db: Connection) -> _Parts:
     return frozenset((name, columns) for name, columns in db.execute(_PARTS))
 
 
 @cache
-def _our_parts(library: Library) -> frozenset[tuple[str, str | None]]:
+def _our_tables(library: Library) -> _Parts:
     """Return the parts of a new file."""
+    return _parts_made_by(create, library)
+
+
+@cache
+def _our_index(library: Library) -> _Parts:
+    """Return the parts of a search index."""
+    return _parts_made_by(index.create, library)
+
+
+def _parts_made_by(make: Callable[[Connection], None], library: Library) -> _Parts:
     db: Connection = library.connect(":memory:", 1.0)
     try:
-        create(db)
+        make(db)
         return _parts(db)
     finally:
         db.close()

@@ -8,15 +8,25 @@ and loading a session costs its window.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from memman.errors import StoreConflict
-from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
+from memman.protocols import (
+    Appended,
+    Candidates,
+    FeedItem,
+    SearchRequest,
+    SessionInfo,
+    Snapshot,
+    StoredItem,
+)
 from memman.records import Record, encode
+from memman.search import scan
 from memman.stores import sqlite_tables as tables
+from memman.stores.drivers import warn_without_search
 from memman.stores.rows import fits, foreign_cursor, head_conflict, numbers_in, window_conflict
 from memman.stores.sqlite_file import SQLiteFile
 
@@ -193,6 +203,34 @@ class SQLiteStore(SQLiteFile):
     def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
         """Return the sessions whose ids begin with `prefix`, in the order in which they began."""
         return self._once(lambda db: tables.sessions(db, prefix))
+
+    def search(self, request: SearchRequest) -> Candidates:
+        """Return entries that contain some of the terms; brings the index up to date first."""
+        if not self._library.has_search or not self._read(tables.has_readable_index):
+            warn_without_search(self._library)
+            return scan(request, self._records_in_scope(request))
+        while not self._read(tables.has_current_index):
+            self._write(tables.continue_index)
+        return self._read(lambda db: tables.search(db, request))
+
+    def _records_in_scope(self, request: SearchRequest) -> Iterator[tuple[str, int, Record]]:
+        if request.session_id is not None:
+            yield from self._records_of(request.session_id)
+            return
+        after = ""
+        while page := self.feed(after):
+            yield from (
+                (each.session_id, each.seq, each.record)
+                for each in page
+                if request.covers(each.session_id)
+            )
+            after = page[-1].cursor
+
+    def _records_of(self, session_id: str) -> Iterator[tuple[str, int, Record]]:
+        after = 0
+        while page := self.read(session_id, after):
+            yield from ((session_id, seq, record) for seq, record in page)
+            after = page[-1][0]
 
     def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
         """Return the records of every session behind a cursor, in the order of the commits."""

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from memman.protocols import Appended, FeedItem, SessionInfo, StoredItem
-from memman.records import Record, SessionTotals, encode, tombstone
+from memman.errors import StoreError
+from memman.protocols import (
+    Appended,
+    Candidates,
+    FeedItem,
+    SearchRequest,
+    SessionInfo,
+    StoredItem,
+)
+from memman.records import Added, Record, SessionTotals, encode, tombstone
+from memman.search import index, searchable
 from memman.stores import rows
 from memman.stores.rows import (
     LISTED_COLUMNS,
@@ -23,6 +32,7 @@ from memman.stores.rows import (
     NewRecords,
     SessionRow,
     SnapshotRow,
+    candidates_of,
     decoded,
     encoded_items,
     in_batches,
@@ -64,6 +74,23 @@ UPDATE snapshot SET created_at = coalesce(?, created_at), metadata = coalesce(?,
     first_line = coalesce(?, first_line)
 WHERE session = ?
 """
+_NUMBERED: Final = """
+SELECT record.number, session.id, record.seq, record.payload
+FROM json_each(?) AS wanted CROSS JOIN record ON record.number = wanted.value
+    CROSS JOIN session ON session.number = record.session
+"""
+_BYTES_PER_CANDIDATE: Final = 10_000  # that a search reads at most, on average
+_TO_INDEX: Final = """
+SELECT number, session, seq, payload FROM record WHERE number > ? ORDER BY number LIMIT ?
+"""
+_INDEXED: Final = """
+SELECT number, seq, payload FROM record WHERE session = ? AND number <= ?
+    AND (? IS NULL OR seq IN (SELECT value FROM json_each(?)))
+"""
+_INDEXED_AT_ONCE, _BYTES_AT_ONCE = (
+    2_000,
+    2**22,
+)  # records and bytes of them that a transaction indexes
 _FEED: Final = """
 SELECT session.id, record.seq, record.payload, record.number
 FROM record CROSS JOIN session ON session.number = record.session
@@ -231,6 +258,7 @@ def replace_window(
 def erase(db: Connection, row: SessionRow, ids: frozenset[str]) -> None:
     """Overwrite payloads with tombstones, in every era."""
     seqs = {seq for _, seq in db.execute(_MADE, _values(row, ids))}
+    _unindex(db, row, seqs)
     db.executemany(
         "UPDATE record SET payload = ? WHERE session = ? AND seq = ?",
         [
@@ -242,10 +270,87 @@ def erase(db: Connection, row: SessionRow, ids: frozenset[str]) -> None:
 
 def delete(db: Connection, row: SessionRow) -> None:
     """Remove a session with its log."""
+    _unindex(db, row)
     for table in ("record", "mention", "snapshot"):
         db.execute(f"DELETE FROM {table} WHERE session = ?", (row.number,))  # noqa: S608 - our own names
     db.execute("DELETE FROM session WHERE number = ?", (row.number,))
     db.execute("UPDATE store SET first_epoch = max(first_epoch, ?)", (row.epoch + 1,))
+
+
+# ---------------------------------------------------------------- search
+
+
+def search(db: Connection, request: SearchRequest) -> Candidates:
+    """Return the candidates of the index."""
+    found = index.find(db, request)
+    numbers = msgspec.json.encode([number for number, _ in found.rows]).decode()
+    records: dict[int, tuple[str, int, Record]] = {}
+    room = request.limit * _BYTES_PER_CANDIDATE
+    for number, session_id, seq, payload in db.execute(_NUMBERED, (numbers,)):
+        records[number] = session_id, *decoded(seq, payload)
+        room -= len(payload)
+        if room < 0:
+            break
+    return candidates_of(request, found, records)
+
+
+def has_readable_index(db: Connection) -> bool:
+    """Return whether this SQLite can read the index, or make it."""
+    return not index.exists(db) or index.is_readable(db)
+
+
+def has_current_index(db: Connection) -> bool:
+    """Return whether there is an index of every record that this SQLite can read."""
+    return index.exists(db) and index.is_readable(db) and index.upto(db) >= last_number(db)
+
+
+def continue_index(db: Connection) -> None:
+    """Index the next records, of which a transaction takes some; make the index if there is none."""
+    if not index.exists(db):
+        index.create(db)
+    found = db.execute(_TO_INDEX, (index.upto(db), _INDEXED_AT_ONCE)).fetchall()
+    rows, size, last = [], 0, last_number(db)
+    for number, session, seq, payload in found:
+        rows.append((number, session, decoded(seq, payload)[1]))
+        size += len(payload)
+        if size > _BYTES_AT_ONCE:
+            break
+    if len(rows) < len(found) or len(found) == _INDEXED_AT_ONCE:
+        last = rows[-1][0]
+    index.add(db, _indexed_rows(rows), last)
+
+
+def _indexed_rows(records: Iterable[tuple[int, int, Record]]) -> list[index.Row]:
+    """Return the rows of the index for records with their numbers and sessions.
+
+    A tombstone has none: its text left the index when it was deleted.
+    """
+    texts = (
+        (number, session, searchable(record.entry))
+        for number, session, record in records
+        if isinstance(record, Added)
+    )
+    return [row for row in texts if row[2]]
+
+
+def _unindex(db: Connection, row: SessionRow, seqs: Iterable[int] | None = None) -> None:
+    """Remove the entries of these records, or of all of the session's, from the index."""
+    if not index.exists(db):
+        index.drop(db)  # one of another version has the words, too
+        return
+    if not index.is_readable(db):
+        raise StoreError(
+            "nothing was deleted: a newer SQLite has written the search index of this file, and this one "
+            "cannot remove words from it. Use the newer Python, or driver=apsw (memman-core[apsw])"
+        )
+    chosen = None if seqs is None else msgspec.json.encode(list(seqs)).decode()
+    found = db.execute(_INDEXED, (row.number, index.upto(db), chosen, chosen))
+    index.remove(
+        db,
+        _indexed_rows(
+            (number, row.number, decoded(seq, payload)[1]) for number, seq, payload in found
+        ),
+    )
 
 
 # ---------------------------------------------------------------- the feed

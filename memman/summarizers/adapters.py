@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from memman.config import usable_input
+from memman.counting import model_ref
 from memman.display import safe_repr
 from memman.entries import MOST_TOKENS, is_encodable
 from memman.errors import (
@@ -34,6 +35,7 @@ _DISTRIBUTIONS: Final = {
     "google": "memman-google",
     "openai": "memman-openai",
 }
+_CLOUDS: Final = ("anthropic", "azure", "bedrock", "gemini", "openai", "vertex_ai")
 _KNOWN: Final = ", ".join(("cmd:PROGRAM ARGS", *(f"{name}:MODEL" for name in _DISTRIBUTIONS)))
 _NOT_BY_A_SESSION: Final = (
     "a session's own settings may not name a command to run; name it where the manager is made: "
@@ -50,7 +52,7 @@ class Asker:
     """
 
     def __init__(self, given: Any, runtime: Runtime, limits: Limits) -> None:
-        self._given = given
+        self.port = given
         self._limits = limits
         self._is_object = isinstance(given, Summarizer)
         self._ask = given.summarize if self._is_object else given
@@ -60,13 +62,30 @@ class Asker:
             raise AsyncPortRefused(f"the summarizer is async: {USE_ASYNC}, or a plain function")
 
     @property
+    def model(self) -> str | None:
+        """The model that it names, if it does."""
+        model = getattr(self.port, "model", None) if self._is_object else None
+        return model if isinstance(model, str) else None
+
+    @property
     def max_input_tokens(self) -> int | None:
         """Its own limit, else that of the model that it names, as known now."""
-        model = getattr(self._given, "model", None) if self._is_object else None
-        if self._own_limit is not None or not isinstance(model, str):
+        if self._own_limit is not None or self.model is None:
             return self._own_limit
-        limits = self._limits(model)
+        limits = self._limits(self.model)
         return None if limits is None else usable_input(limits)
+
+    def continues(self, form: str, model: str | None) -> bool:
+        """Return whether it can continue requests in this format to this model, at the same provider.
+
+        A model without a provider is its vendor's or a cloud's, never another server's.
+        """
+        formats = getattr(self.port, "prefix_formats", ())
+        if self.model is None or model is None or form not in formats:
+            return False
+        mine, other = model_ref(self.model), model_ref(model)
+        providers = _CLOUDS if other.provider is None else (other.provider,)
+        return (mine.name, mine.region) == (other.name, other.region) and mine.provider in providers
 
     def summarize(self, request: SummaryRequest) -> SummaryReply | Awaitable[SummaryReply]:
         """Return the reply, or an awaitable of it. Raises `TypeError` for another type."""
@@ -227,7 +246,7 @@ def _sound(reply: Any) -> SummaryReply:
     if reply.model is not None and not is_encodable(_plain(reply.model)):
         raise TypeError("a SummaryReply's model cannot hold a lone surrogate")
     usage = reply.usage
-    if usage is not None and not all(map(_is_count, (usage.input_tokens, usage.output_tokens))):
+    if usage is not None and not _is_usage(usage):
         raise TypeError(f"a SummaryReply's usage is in whole tokens, not {safe_repr(usage, 80)}")
     model = None if reply.model is None else _plain(reply.model)
     return msgspec.structs.replace(reply, text=_plain(reply.text), model=model)
@@ -244,7 +263,18 @@ _FIELDS: Final[dict[str, Any]] = {
     "usage": SummaryUsage | None,
     "truncated": bool,
     "refused": bool,
+    "calls_tool": bool,
 }
+
+
+def _is_usage(usage: SummaryUsage) -> bool:
+    counts = msgspec.structs.astuple(usage)
+    cached = usage.cached_tokens, usage.cache_written_tokens, usage.cache_written_1h_tokens
+    return (
+        all(map(_is_count, counts))
+        and cached[0] + cached[1] <= usage.input_tokens
+        and (cached[2] <= cached[1])
+    )
 
 
 def _is_count(value: Any) -> bool:

@@ -6,8 +6,8 @@ import asyncio
 import json
 import logging
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
@@ -25,9 +25,11 @@ from memman.testing.models import FakeModel, FakeModelError
 
 Fact: TypeAlias = tuple[str, ...]
 _AMPLE: Final = 1_000_000  # tokens, so that nothing is compressed
+_RECALL_BUDGET: Final = 4_000  # tokens, at least
+_RECALL_TURNS: Final = 60  # of the streamed run and the sync run
 _FEW: Final = 6  # turns
 _ENTRIES_A_TURN: Final = 6  # a question, two calls, two results, an answer
-_DRIFT: Final = 0.02  # a share; prices in the format of the driver differ a little
+_DRIFT: Final = 0.03  # a share; prices in the format of the driver differ a little
 _SLACK: Final = 16  # tokens, likewise, and a note before a first message of the assistant
 _ATTEMPTS: Final = 5
 _PATIENCE: Final = 300.0  # seconds, for twenty sessions on a slow machine
@@ -82,6 +84,7 @@ class AdapterConformance:
 
     The driver's agent has one tool, `read(path: str) -> str`, whose body is `await model.read(path)`, and a
     model that passes each request to `model.reply` and returns its reply to the framework, with its usage.
+    If `model.recalls`, it also has the adapter's tool `recall`.
     """
 
     format: ClassVar[str] = "openai-chat"
@@ -89,7 +92,8 @@ class AdapterConformance:
     lacks: ClassVar[Mapping[str, str]] = {}
     """Capabilities that the framework does not have, with reasons; their laws are skipped.
 
-    Names: sync, stream, native, resume, fork, rewind, cancel, retry, overflow, usage, surrogates, unknown.
+    Names: sync, stream, native, resume, fork, rewind, cancel, retry, overflow, usage, surrogates, unknown,
+    recall.
     """
     turns: ClassVar[int] = 200
     """Turns of the long runs."""
@@ -139,6 +143,41 @@ class AdapterConformance:
         assert _texts(facts, "user") == list(_questions(self.turns))
         assert _texts(facts, "assistant") == answers
         assert _texts(facts, "result") == talk.model.results
+
+    # ------------------------------------------------------------ recall
+
+    def test_agent_recalls_what_it_read_many_turns_ago(self) -> None:
+        with self._recalling() as talk:
+            self._check_recall(talk, self.turns, talk.say)
+
+    def test_agent_recalls_in_a_streamed_run(self) -> None:
+        self._needs("stream")
+        with self._recalling() as talk:
+            self._check_recall(talk, _RECALL_TURNS, partial(talk.say, stream=True))
+
+    def test_agent_recalls_in_a_sync_run(self) -> None:
+        self._needs("sync")
+        with self._recalling() as talk:
+            run = talk.driver.run_sync
+            self._check_recall(talk, _RECALL_TURNS, lambda texts: [run(text) for text in texts])
+
+    def _recalling(self) -> AbstractContextManager[_Conversation]:
+        self._needs("recall")
+        return self._conversation(max(self.budget, _RECALL_BUDGET), recalls=True)
+
+    def _check_recall(
+        self, talk: _Conversation, turns: int, run: Callable[[Iterable[str]], list[str]]
+    ) -> None:
+        """Check that the second half of the turns is answered by files that the first half read."""
+        run(_questions(turns // 2))
+        files = [result.splitlines() for result in talk.model.results[::2]]
+        answers = run(f"Which rate has {path.removeprefix('# ')}?" for path, *_ in files)
+        assert answers == [rate.removeprefix("rate = ") for _, rate, *_ in files]
+        talk.check_requests(max(self.budget, _RECALL_BUDGET))
+        assert any(fact[0] == "call" and fact[2] == "recall" for fact in talk.check_log())
+        assert any("; recall #" in str(request.messages) for request in talk.model.requests), (
+            "no notice names the tool: its RecallTool must exist as long as the session is used"
+        )
 
     # ------------------------------------------------------------ loops, threads, sessions
 
@@ -313,7 +352,8 @@ class AdapterConformance:
         with self._conversation(self.budget, factor=1.5) as talk:
             talk.play(4 * _FEW)
             later = talk.model.requests[4 * _FEW :]
-            assert max(request.billed for request in later) <= self.budget
+            # Calibration by earlier bills gives an estimate of the next one.
+            assert max(request.billed for request in later) <= 1.01 * self.budget
 
     def test_events_and_report_show_the_run(self) -> None:
         with self._conversation(self.budget) as talk:
@@ -394,9 +434,13 @@ class _Conversation:
 
     def play(self, turns: int, *, stream: bool = False) -> list[str]:
         """Run turns in an event loop and return the answers."""
+        return self.say(_questions(turns), stream=stream)
+
+    def say(self, texts: Iterable[str], *, stream: bool = False) -> list[str]:
+        """Run a turn with each text in an event loop and return the answers."""
 
         async def run() -> list[str]:
-            return [await self.driver.run(text, stream=stream) for text in _questions(turns)]
+            return [await self.driver.run(text, stream=stream) for text in texts]
 
         return asyncio.run(run())
 

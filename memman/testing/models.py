@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 
+from memman.counting.tools import read_tools
+from memman.entries import text_of
 from memman.errors import FormatError
 from memman.formats import format_named
 from memman.formats.lenient import read_messages
@@ -18,13 +22,14 @@ from memman.manager import MemoryManager
 _NUMBERS: Final = itertools.count(1)  # of calls, unique in the process as a provider's ids are
 _ANY: Final = 1_000_000_000  # tokens
 _LINES: Final = 25  # of a tool's result: about 180 tokens
+_ASKED: Final = re.compile(r"Which rate has (\S+)\?")
 
 
 class ToolCallRequest(msgspec.Struct, frozen=True):
-    """A tool call that the model requests: the tool is always `read`, with the argument `path`."""
+    """A tool call that the model requests: of `read`, with the argument `path`, or of `recall`."""
 
     call_id: str
-    path: str
+    arguments: dict[str, str]
     name: str = "read"
 
 
@@ -63,6 +68,9 @@ class FakeOverflow(FakeModelError):
 class FakeModel:
     """A model that requests two tool calls after a user's message, and answers after their results.
 
+    Asked "Which rate has src/module_1.py?", it answers by what the request has. If the file is not in it,
+    the model calls the tool `recall` first; without this tool it has no answer.
+
     Args:
         memory: prices the requests.
         format: the format of the requests that the driver reports, with rules in `memman.formats.rules`.
@@ -73,6 +81,7 @@ class FakeModel:
         result: the text of every tool result; by default code that names its path.
         native: whether replies have a native part.
         holds: whether the first tool call waits until it is cancelled.
+        recalls: whether the driver is to give the tool `recall` to the agent.
     """
 
     name = "memman-fake-model"
@@ -89,12 +98,14 @@ class FakeModel:
         result: str | None = None,
         native: bool = False,
         holds: bool = False,
+        recalls: bool = False,
     ) -> None:
         self.requests: list[ModelRequest] = []
         self.results: list[str] = []
         self.natives: list[str] = []
         self.overflows = 0
         self.holding = asyncio.Event()
+        self.recalls = recalls
         self._memory = memory
         self._format = format
         self._steps = steps
@@ -105,6 +116,7 @@ class FakeModel:
         self._native = native
         self._holds = holds
         self._done = 0  # steps of this turn
+        self._asked = ""  # the path whose rate the turn asks for
 
     def reply(
         self,
@@ -140,16 +152,37 @@ class FakeModel:
                 f"resulted in {billed} tokens. Please reduce the length of the messages."
             )
         [*_, newest] = format_named(self._format).parse(sent[-1:])
-        self._done = self._done if newest.type == "tool_result" else 0
+        if newest.type != "tool_result":
+            asked = _ASKED.search(text_of(newest.content))
+            self._done, self._asked = 0, asked[1] if asked else ""
         native = f"signature-{next(_NUMBERS)}=" if self._native else ""
         if native:
             self.natives.append(native)
-        if self._done == self._steps:
-            return ModelReply(f"answer {next(_NUMBERS)}", (), native, billed)
-        self._done += 1
-        numbers = (next(_NUMBERS), next(_NUMBERS))
-        calls = tuple(ToolCallRequest(f"call-{n}", f"src/module_{n}.py") for n in numbers)
-        return ModelReply("", calls, native, billed)
+        if self._asked:
+            offered = {tool.name for tool in read_tools(tools or ())}
+            text, calls = self._answer(sent, "recall" in offered)
+        elif self._done == self._steps:
+            text, calls = f"answer {next(_NUMBERS)}", ()
+        else:
+            numbers = (next(_NUMBERS), next(_NUMBERS))
+            text = ""
+            calls = tuple(
+                ToolCallRequest(f"call-{n}", {"path": f"src/module_{n}.py"}) for n in numbers
+            )
+        self._done += bool(calls)
+        return ModelReply(text, calls, native, billed)
+
+    def _answer(
+        self, messages: Sequence[Any], can_recall: bool
+    ) -> tuple[str, tuple[ToolCallRequest, ...]]:
+        """Return the answer to the question for a rate, or the call that recalls it."""
+        code = re.compile(rf"^# {re.escape(self._asked)}\nrate = (\d+)$", re.MULTILINE)
+        entries = format_named(self._format).parse(messages)
+        found = next(filter(None, (code.search(text_of(entry.content)) for entry in entries)), None)
+        if found is None and can_recall and not self._done:
+            call = ToolCallRequest(f"call-{next(_NUMBERS)}", {"query": self._asked}, "recall")
+            return "", (call,)
+        return found[1] if found else "I do not know.", ()
 
     def _price(self, messages: list[Any], system: Any, tools: Any) -> int:
         """Return the tokens of a request."""
@@ -171,6 +204,8 @@ class FakeModel:
 
     def read_sync(self, path: str) -> str:
         """Read a file: the body of the tool `read` if the framework runs without an event loop."""
-        code = f"# {path}\n" + "total = total + compute(row)\n" * _LINES
+        code = (
+            f"# {path}\nrate = {crc32(path.encode())}\n" + "total = total + compute(row)\n" * _LINES
+        )
         self.results.append(code if self._result is None else self._result)
         return self.results[-1]

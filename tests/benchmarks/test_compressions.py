@@ -6,9 +6,21 @@ import pytest
 
 from benchmarks import compressions
 from benchmarks.compressions import Sizes
+from benchmarks.instruments import Instruments
+from benchmarks.subjects import Memman
+from benchmarks.tokens import chars4
+from benchmarks.workload import items
+from memman.compression import carry
+from memman.session import state as session_state
 
 TINY = Sizes(
-    windows=(40, 80), exchanges=(20, 40), histories=(50, 300), digested=2_000, rounds=3, undone=2
+    windows=(40, 80),
+    exchanges=(20, 40),
+    histories=(50, 300),
+    digested=2_000,
+    appended=100,
+    rounds=3,
+    undone=2,
 )
 
 
@@ -34,7 +46,19 @@ def test_windows_that_differ_are_not_compared(monkeypatch: pytest.MonkeyPatch) -
 
 def test_every_goal_is_measured() -> None:
     found = compressions.measure(TINY)
-    assert [goal.limit for goal in found.goals] == [1, 1, 1.05, 1.05, 1.05, 200]
+    assert [goal.limit for goal in found.goals] == [1, 1, 1.05, 1.05, 1.05, 200, 3, 1.05]
     # An exponent over sizes that take no time is noise, and may be below 0.
     assert all(goal.measured > 0 for goal in found.goals if goal.limit != 1.05)
     assert "300" in str(found)
+
+
+def test_each_block_of_a_session_is_timed_and_carry_is_put_back() -> None:
+    built = compressions.blocks(200, 1)
+    assert vars(session_state)["carry"] is carry
+    subject = Memman(Instruments(chars4), 8_000)
+    done = []
+    subject.memory.on("compressed", done.append)
+    for item in items(200):
+        subject.append(item)
+    assert len(built) == len(done) > 2
+    assert min(built) > 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import facts
+from benchmarks import facts, planted
 from benchmarks.peers import sumy
 from tests.conftest import SHARED
 
@@ -33,7 +33,7 @@ def test_missing_sumy_is_noted_and_others_are_measured(
         raise ModuleNotFoundError("No module named 'sumy'", name="sumy")
 
     monkeypatch.setattr(sumy, "load", missing)
-    assert list(facts.methods()) == ["digest", "head truncation", "heuristic text"]
+    assert list(facts.methods()) == ["memman", "digest alone", "head truncation"]
     assert "sumy is skipped: No module named 'sumy'" in facts.left_out()
 
 
@@ -61,5 +61,59 @@ def test_command_without_conversations_reports_it(
 def test_digest_keeps_more_facts_than_its_peers() -> None:
     cases = list(facts.tau_cases(SHARED))[::4]
     kept = {name: facts.recall(cases, method, 0.1).kept for name, method in facts.METHODS.items()}
-    assert kept["digest"] > 0.65
-    assert kept["digest"] > 2 * max(kept["head truncation"], kept["heuristic text"])
+    assert kept["digest alone"] > 1.5 * kept["head truncation"]
+
+
+def test_planted_values_are_in_the_conversation_once() -> None:
+    for name in planted.SETS:
+        for language in planted.LANGUAGES:
+            for shape in planted.SHAPES:
+                made = planted.conversation(name, language, shape, 1)
+                assert made == planted.conversation(name, language, shape, 1)
+                texts = [message["content"] or "" for message in made.messages]
+                for one in made.planted:
+                    [place] = [n for n, text in enumerate(texts) if one.value in text]
+                    of_tool = made.messages[place]["role"] == "tool"
+                    assert of_tool is (one.kind == "tool")
+                kinds = [one.kind for one in made.planted]
+                assert {kinds.count(kind) for kind in planted.KINDS} == {6}
+
+
+def test_wordings_of_the_two_sets_are_disjoint() -> None:
+    first, other = (planted.wordings(name) for name in planted.SETS)
+    assert list(first) == list(other) == list(planted.LANGUAGES)
+    for language in planted.LANGUAGES:
+        texts = [set[str](), set[str]()]
+        for found, of in zip(texts, (first[language], other[language]), strict=True):
+            for kind in (*planted.KINDS, "user", "assistant", "line", "words"):
+                found.update(getattr(of, kind))
+        assert not texts[0] & texts[1]
+
+
+def test_kept_values_are_counted_by_kind() -> None:
+    messages = ({"role": "user", "content": "alpha beta gamma " * 10},)
+    cases = [
+        ("constraint", facts.Case(messages, frozenset({"alpha", "beta"}))),
+        ("preference", facts.Case(messages, frozenset({"gamma"}))),
+        ("tool", facts.Case(messages, frozenset({"beta"}))),
+    ]
+    allowed = []
+
+    def keeps_beta(_case: facts.Case, most: int) -> str:
+        allowed.append(most)
+        return "beta"
+
+    kept = facts.kept_of_each(cases, keeps_beta)
+    assert kept == {"constraint": 0.5, "preference": 0.0, "tool": 1.0}
+    assert allowed == [int(0.2 * facts.tokens(cases[0][1].text))]
+
+
+def test_carried_text_fits_and_is_of_the_product() -> None:
+    made = planted.conversation("a", "en", "identifier", 3)
+    case = facts.Case(made.messages, frozenset(one.value for one in made.planted))
+    whole = facts.carried(case, 100_000)
+    assert all(value in whole for value in case.facts)
+    most = facts.tokens(case.text) // 5
+    text = facts.carried(case, most)
+    assert most // 2 < facts.tokens(text) <= most
+    assert sum(value in text for value in case.facts) > len(case.facts) // 3

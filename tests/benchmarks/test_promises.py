@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import imports, replay
+from benchmarks import goals, imports, replay
 from benchmarks.goals import Goal, any_failed
 from benchmarks.real import ROOMY, broken, run
 from benchmarks.seeded import blind_spots
@@ -78,3 +78,10 @@ def test_goal_fails_beyond_its_noise_and_its_bound() -> None:
     assert not any_failed([held])
     assert held.verdict.startswith("missed")
     assert any_failed([Goal("lost again", 2.3, 1.25, noise=0.1, held=2.0)])
+
+
+def test_slow_machine_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(goals, "slowness", lambda: 2.0)
+    assert not any_failed([Goal("a time", 1.9, 1.0, unit="ms")])
+    assert any_failed([Goal("a time", 2.1, 1.0, unit="ms")])
+    assert any_failed([Goal("a ratio", 1.9, 1.0, unit="x")])

@@ -20,7 +20,9 @@ def test_a_grown_session_is_one_that_a_manager_could_have_made(kind: str, tmp_pa
     snapshot = store.load("s")
     assert snapshot is not None
     folded = History.of(store.read("s", 0, 10_000))
-    assert [place for place, _ in snapshot.window] == [item.place() for item in folded.items]
+    assert [place for place, _ in snapshot.window] == [
+        item.place() for item in folded.state.window.stored_items
+    ]
     assert len(snapshot.window) == 41
     memory = MemoryManager(store, counter="chars4")
     stats = memory.get_stats("s")

@@ -44,3 +44,12 @@ def test_reread_summaries_count_and_instructions_do_not() -> None:
     reader.summarize(f"Instructions.\n{summary}\n{one}")
     assert (reader.tokens_read, reader.nothing_new) == (200 + 200 + 100, 1)
     assert reader.times_read[one] == 2
+
+
+def test_reader_that_keeps_to_a_request_answers_in_its_words() -> None:
+    reader = stream.Reader(summary_tokens=100, keeps=True)
+    assert len(reader.summarize("in plain text of at most about 7 words, nothing").split()) == 7
+    whole = reader.summarize("in plain text of at most about 900 words, nothing")
+    assert stream.count(whole) == 100
+    reader.summarize(f"in plain text of at most about 900 words\n{whole}")
+    assert reader.tokens_read == 100

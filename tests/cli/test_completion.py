@@ -35,7 +35,8 @@ def test_options_of_every_command_are_completed(command) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("stats",), ("report",), ("import",), ("report", "s.json", "-o")]
+    "words",
+    [("stats",), ("report",), ("sessions",), ("search",), ("import",), ("report", "s.json", "-o")],
 )
 def test_file_names_are_completed_by_the_shell(words: tuple[str, ...]) -> None:
     complete = ShellComplete(memman, {}, "memman", "_MEMMAN_COMPLETE")

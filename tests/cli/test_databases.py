@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -54,44 +52,6 @@ def reachable() -> Iterator[Path]:
 def entries_in(path: Path, session_id: str) -> int:
     with MemoryManager(path) as memory:
         return len(memory.get_active_entries(session_id))
-
-
-def test_sessions_of_a_database_are_listed(two: Path, command: Command) -> None:
-    result = command("sessions", two)
-    assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["session", "trip", "work"]
-    assert lines[1].endswith("What is in trip?")
-    document = json.loads(command("sessions", two, "--json").stdout)
-    assert [
-        (row["session_id"], row["entries"], row["first_line"]) for row in document["sessions"]
-    ] == [
-        ("trip", 61, "What is in trip?"),
-        ("work", 61, "What is in work?"),
-    ]
-
-
-def test_list_of_sessions_has_times_totals_and_metadata(tmp_path: Path, command: Command) -> None:
-    path = tmp_path / "a.db"
-    moments = iter(
-        datetime(2026, 1, 1, 9, 30, tzinfo=UTC) + n * timedelta(days=1) for n in range(9)
-    )
-    with MemoryManager(path, clock=lambda: next(moments), counter="chars4") as memory:
-        memory.add_user_message("s", "Plan \x1b[31mit\nnow")
-        memory.update_session("s", metadata={"user": "ada"})
-        memory.add_assistant_message("s", "Yes.")
-    [heading, line] = command("sessions", path).stdout.splitlines()
-    assert heading.split("  ")[0] == "session"
-    shown = [cell.strip() for cell in re.split(" {2,}", line)]
-    assert shown == [
-        "s",
-        "2026-01-01 09:30",
-        "2026-01-03 09:30",
-        "2",
-        "5",
-        '{"user":"ada"}',
-        "Plan [31mit",
-    ]
 
 
 @pytest.mark.parametrize(

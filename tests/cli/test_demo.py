@@ -77,6 +77,17 @@ def test_refused_context_names_a_budget_that_works(command, log_file, tmp_path, 
     assert command(*arguments, "--budget", needed).exit_code == 0
 
 
+def test_rules_of_the_user_are_in_every_context(command, tmp_path):
+    result = command("demo", "--json", "-o", tmp_path / "s.json")
+    document = json.loads(result.stdout)
+    assert document["with_rules"] == sum(document["contexts"].values())
+
+
+def test_own_log_has_no_line_for_rules(command, log_file, tmp_path):
+    result = command("demo", "--file", log_file, "-o", tmp_path / "s.json")
+    assert "user rules" not in result.stdout
+
+
 def test_usage_adds_up_to_the_window(command, tmp_path):
     usage = json.loads(command("demo", "--json", "-o", tmp_path / "s.json").stdout)["usage"]
     assert sum(usage["parts"].values()) == usage["used"]

@@ -15,7 +15,7 @@ def saved(tmp_path):
     """Save a session whose summary kept one of two values; `folds` adds compressions."""
 
     def save(*summaries, folds=0):
-        memory = manager(*(summaries or (f"Order {ORDER} left.",)))
+        memory = manager(*(summaries or (f"Order {ORDER} left.",)), state_ratio=0)
         orders(memory)
         for number in range(1 + folds):
             talk(memory, first=10 * number)
@@ -149,7 +149,7 @@ def test_lines_are_unpadded_and_fit_the_width(command, demo_file):
     lines = command("diff", demo_file).stdout.splitlines()
     table = lines[2 : lines.index("", 2)]
     assert all(line == line.rstrip() and len(line) <= 160 for line in table)
-    assert any("stub #" in line for line in table)
+    assert any("digest #" in line for line in table)
 
 
 def test_stdin_is_read(command, saved):

@@ -38,6 +38,12 @@ def test_plan_is_a_table(command, demo_file):
     assert "nothing was changed" in result.stderr
 
 
+def test_plan_has_the_price_of_the_settings(command, demo_file):
+    priced = "recent_window hardly changes the bill"
+    assert priced not in command("plan", demo_file, "--budget", "4k").stderr
+    assert priced in command("plan", demo_file, "--budget", "4k", "--keep", "3").stderr
+
+
 @pytest.mark.parametrize("keep", [0, 1])
 def test_keep_protects_the_newest_entries(command, demo_file, keep):
     result = command("plan", demo_file, "--budget", "8k", "--keep", keep, "--json")

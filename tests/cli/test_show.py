@@ -27,6 +27,28 @@ def test_active_lists_the_window(command, demo_file):
     assert not any("in summary" in line for line in listed)
 
 
+def test_active_has_a_row_for_the_state_block(command, demo_file):
+    listed = rows(command("show", demo_file, "--active"))
+    [place] = [at for at, line in enumerate(listed) if line.split()[1] == "state"]
+    assert listed[place - 1].split()[1] == "summary"
+    filtered = rows(command("show", demo_file, "--active", "--type", "summary"))
+    assert all(line.split()[1] == "summary" for line in filtered)
+
+
+def test_state_prints_the_text_of_the_block(command, demo_file):
+    result = command("show", demo_file, "--state")
+    assert "Never tag and never push" in result.stdout
+    assert "state block of #" in result.stderr
+    block = json.loads(command("show", demo_file, "--state", "--json").stdout)["state"]
+    assert result.stdout == f"{block['text']}\n"
+
+
+def test_missing_state_block_is_a_finding(command, session_file):
+    result = command("show", session_file, "--state")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "has no state block" in result.stderr
+
+
 def test_table_has_one_unpadded_line_per_entry(command, demo_file):
     lines = command("show", demo_file).stdout.splitlines()
     assert len(lines) == 338

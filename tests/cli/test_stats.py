@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 
+from memman.spend import dollars
+from tests.report.bill import BILLED, billed
+
 
 def test_shares_and_totals_are_shown(command, demo_file):
     result = command("stats", demo_file)
@@ -12,6 +15,8 @@ def test_shares_and_totals_are_shown(command, demo_file):
     for shown in ("Context window", "of 8,000 tokens", "message", "framing", "free"):
         assert shown in result.stdout
     assert "337 added" in result.stdout
+    assert re.search(r"b state +[\d,]+ .* the state block", result.stdout)
+    assert re.search(r"state +[\d,]+ tokens, \d+ items, of #\d+", result.stdout)
 
 
 def test_json_has_the_statistics_and_the_usage(command, demo_file):
@@ -88,3 +93,36 @@ def test_tools_and_largest_entries_are_listed_with_advice(command, demo_file):
     for tool in shares["tools"]:
         assert any(line.split()[-1:] == [tool["name"]] for line in shown)
     assert shown[-1] == shares["advice"] != ""
+
+
+def test_bill_has_requests_cache_and_money(command, tmp_path):
+    memory = billed()
+    (tmp_path / "s.json").write_text(memory.export_session(BILLED).to_json())
+    shown = command("stats", tmp_path / "s.json").stdout
+    stats = memory.get_stats(BILLED)
+    assert f"requests   60, {stats.reported.input:,} tokens in, 12,000 out" in shown
+    ratio = f"{100 * stats.reported.hit_ratio:.1f} % of the input read from it"
+    assert f"cache      {ratio}, " in shown
+    assert f"lost {stats.reported.breaks} times" in shown
+    assert f"spend      {dollars(stats.spend.total)} (cached $" in shown
+    saved = dollars(stats.spend.uncompressed - stats.spend.total)
+    assert f"saved      {saved} less than the {dollars(stats.spend.uncompressed)}" in shown
+    document = json.loads(command("stats", tmp_path / "s.json", "--json").stdout)["stats"]
+    assert document["spend"]["cached"] == stats.spend.cached
+    assert document["reported"]["cached"] == stats.reported.cached
+
+
+def test_bill_without_prices_has_no_money(command, tmp_path):
+    (tmp_path / "s.json").write_text(billed(prices=None).export_session(BILLED).to_json())
+    shown = command("stats", tmp_path / "s.json").stdout
+    assert "requests   60, " in shown
+    assert "$" not in shown
+
+
+def test_bill_without_compressions_saved_nothing(command, tmp_path):
+    memory = billed(turns=3)
+    assert memory.get_stats(BILLED).compressed_entries == 0
+    (tmp_path / "s.json").write_text(memory.export_session(BILLED).to_json())
+    shown = command("stats", tmp_path / "s.json").stdout
+    assert "spend      $" in shown
+    assert "uncompressed" not in shown

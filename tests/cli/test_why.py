@@ -12,8 +12,8 @@ from tests.explain.conversation import ORDER, manager, orders, talk
 
 @pytest.fixture
 def saved(tmp_path):
-    def save(*summaries, clear=False):
-        memory = manager(*summaries)
+    def save(*summaries, clear=False, state_ratio=0):
+        memory = manager(*summaries, state_ratio=state_ratio)
         orders(memory)
         for number in range(len(summaries)):
             talk(memory, first=10 * number)
@@ -41,6 +41,14 @@ def test_forgotten_text_has_its_replacement(command, saved):
     assert f"#5 tool_result get_order: order {ORDER} left the hub" in result.stdout
     assert "summary by compression #27, 2026-01-01 00:00: " in result.stdout
     assert "#27.1 replaces it in the window" in result.stdout
+
+
+def test_value_in_the_state_block_has_its_compression(command, saved):
+    path = saved("It left.", "It left long ago.", state_ratio=0.1)
+    assert (
+        "in the window: kept in the state block since #27\n" in command("why", path, ORDER).stdout
+    )
+    assert f"the state block keeps {ORDER}\n" in command("why", path, "#5").stdout
 
 
 def test_sent_line_counts_requests(command, saved):
@@ -82,12 +90,6 @@ def test_suggested_show_prints_the_entry(command, saved):
 def test_surviving_text_has_its_place(command, saved):
     result = command("why", saved(f"Order {ORDER} left."), ORDER)
     assert "in the window: #27.1 summary has it" in result.stdout
-
-
-def test_ledger_value_is_named(command, saved):
-    path = saved(f"It left.\nExact values by entry: #5: {ORDER}")
-    result = command("why", path, f"order {ORDER} left")
-    assert f"in the window: #27.1 summary has {ORDER} in its ledger" in result.stdout
 
 
 def test_unknown_text_is_a_finding(command, saved):

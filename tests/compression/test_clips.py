@@ -155,24 +155,17 @@ def test_quoted_notice_of_another_entry_stays_text() -> None:
     assert f"of {len(text)} characters here; the original is entry #7]" in words_of(again)
 
 
-def test_twice_clipped_summary_keeps_its_number_and_lower_parts() -> None:
-    below = "\n## Constraints\n- Never push to main.\nExact values by entry: #3: C88231"
-    body = "It began. " + "word " * 400
-    item = added(body + below, kind="summary")
+def test_twice_clipped_summary_keeps_its_number() -> None:
+    body = "It began. " + "word " * 400 + "It ended."
+    item = added(body, kind="summary")
     item = standing(msgspec.structs.replace(item.run[0].entry, seq=7), 2, "c0")
-    for wanted in (300, 200, 100):
+    for wanted in (300, 200, 100, 30):
         clipped = clip(item, wanted, EntryFactory())
         assert clipped is not None
         words = words_of(clipped)
-        assert words.startswith("It began.")
-        assert words.endswith(below)
         assert words.count("[memman") == 1
         assert f"of {len(body)} characters here; the original is entry #7]" in words
         item = next_round(clipped, across=True)
-    last = clip(item, 30, EntryFactory())  # no room for the lower parts
-    assert last is not None
-    assert words_of(last).count("[memman") == 1
-    assert f"of {len(body + below)} characters here; the original is entry #7]" in words_of(last)
 
 
 # ---------------------------------------------------------------- parts without text

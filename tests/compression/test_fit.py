@@ -138,7 +138,7 @@ def test_huge_entry_is_clipped_and_its_original_retrievable(strategy: str, budge
     entry = memory.add_user_message(S, HUGE)
     context = memory.build_context(S)
     assert context.tokens.tokens <= budget
-    [message] = context.messages
+    *_, message = context.messages
     assert (
         f"of {len(HUGE)} characters here; the original is entry #{entry.seq}]" in message["content"]
     )
@@ -170,7 +170,8 @@ def notices(memory: MemoryManager) -> list[str]:
 
 
 def test_repeated_replacements_name_the_added_entry() -> None:
-    memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=2_000, recent_window=0))
+    config = MemoryConfig(max_tokens=2_000, recent_window=0, state_ratio=0)
+    memory = MemoryManager(counter="chars4", config=config)
     pinned = memory.add_user_message(S, "abc " * 1_500, pinned=True)
     memory.add_tool_call(S, "cat", {"path": "log"}, call_id="c")
     original = memory.add_tool_result(S, "cat", HUGE, call_id="c")
@@ -188,7 +189,7 @@ def test_repeated_replacements_name_the_added_entry() -> None:
 def test_summary_clipped_at_once_covers_all_its_pieces() -> None:
     config = MemoryConfig(
         max_tokens=1_000, target_ratio=0.55, max_summary_ratio=0.8, max_entry_ratio=0.06,
-        compression_ratio=0.9, recent_window=0, auto_compress=False,
+        compression_ratio=0.9, recent_window=0, auto_compress=False, state_ratio=0,
     )  # fmt: skip
     memory = MemoryManager(counter="chars4", config=config, summarizer=lambda prompt: "fact " * 230)
     for number in range(8):
@@ -256,7 +257,7 @@ def test_task_is_kept_if_the_target_is_out_of_reach() -> None:
     memory = MemoryManager(
         counter="chars4", summarizer=scripted, config=MemoryConfig(max_tokens=8_000)
     )
-    task = memory.add_user_message(S, "Fix report.py.", metadata={"constraint": True})
+    task = memory.add_user_message(S, "Fix report.py.")
     for number in range(2):
         memory.add_tool_call(S, "read_file", {"path": f"f{number}.py"}, call_id=f"c{number}")
         memory.add_tool_result(S, "read_file", "abc " * 5_400, call_id=f"c{number}")
@@ -404,7 +405,7 @@ def test_prefix_changes_only_with_compressions(
     memory = MemoryManager(counter="chars4", config=config, summarizer=lambda prompt: "in short")
     broken, compressions, trimmed = broken_prefixes(memory, 300)
     assert 0 < broken <= compressions + trimmed
-    assert trimmed <= compressions / 3
+    assert trimmed <= compressions / 2
     budget = resolve_budget(config, None)
     stats = memory.get_stats(S)
     rooms = [stats.total_tokens / (budget.max_tokens - budget.target_tokens)]

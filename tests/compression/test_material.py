@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman.compression.key_facts import KEY_FACTS_HEAD
 from memman.compression.prompt import material, previous
 from memman.entries import FilePart, ImagePart, OpaquePart, Part, TextPart
 from tests.compression.entries import entry, result, summary
@@ -53,13 +52,12 @@ def test_each_entry_begins_a_line_with_number_and_author() -> None:
     )
 
 
-def test_earlier_summary_is_separate_without_key_facts() -> None:
-    entries = [summary(1, f"They spoke.\n{KEY_FACTS_HEAD}#1: id_88"), entry(2, "Go on.")]
+def test_earlier_summary_is_separate() -> None:
+    entries = [summary(1, "They spoke."), entry(2, "Go on.")]
     shown = material(entries)
     assert shown.startswith(
         "[memman summary so far, to be carried on]\nThey spoke.\n[end of memman summary]\n\n"
     )
-    assert "id_88" not in shown
     assert previous(entries) == "They spoke."
     assert previous(entries[1:]) is None
 

@@ -91,7 +91,7 @@ def test_long_run_is_summarized_in_pieces_and_merged() -> None:
     assert merge.content.count("[memman summary so far of entries ") == len(parts)
     assert "[memman conversation]" not in merge.content
     [summary] = memory.get_summaries(S)
-    assert summary.content.startswith(f"part of {merge.entries[0].id}\n")
+    assert summary.content == f"part of {merge.entries[0].id}"
     assert result.cost.calls == len(scripted.requests)
 
 
@@ -118,22 +118,6 @@ def test_an_entry_larger_than_the_window_reaches_it_in_pieces() -> None:
     emittedpts_text = "\n".join(prompts(scripted))
     assert all(chars4(prompt) <= 2_000 for prompt in prompts(scripted))
     assert [n for n in range(2_000) if f"line {n}\n" not in emittedpts_text] == []
-
-
-def test_constraints_of_a_part_survive_the_merge() -> None:
-    def reply(request: SummaryRequest) -> str:
-        if request.entries[0].type == "summary":
-            return "merged"
-        return f"part\n## Constraints\n- Mind {request.entries[0].text[:4]}."
-
-    scripted = ScriptedSummarizer(reply)
-    memory = filled(manager(scripted, summarizer_window=2_000))
-    memory.compress(S, target_tokens=2_000)
-    *parts, _merge = scripted.requests
-    [summary] = memory.get_summaries(S)
-    assert len(parts) > 4
-    assert summary.content.startswith("merged\n## Constraints\n")
-    assert all(f"\n- Mind {part.entries[0].text[:4]}.\n" in summary.content for part in parts)
 
 
 def test_parts_that_do_not_fit_together_are_merged_again() -> None:

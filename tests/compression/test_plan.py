@@ -112,7 +112,7 @@ def test_a_stage_of_ones_own_sees_the_view_and_the_goal() -> None:
     def look(view: Any, goal: Any, make_entry: Any) -> None:
         seen.append((view.tokens, goal.tokens))
 
-    memory = manager(strategy=(look, drop_oldest))
+    memory = manager(strategy=(look, drop_oldest), state_ratio=0)
     traffic(memory)
     tokens = memory.get_stats("s").active_tokens
     memory.compress("s", target_tokens=1_500)
@@ -160,7 +160,7 @@ def test_plan_shows_if_no_summarizer_would_be_called() -> None:
 
 
 def test_plan_has_an_action_and_reason_for_each_entry() -> None:
-    memory = manager(recent_window=4)
+    memory = manager(recent_window=4, state_ratio=0)
     traffic(memory)
     plan = memory.plan_compression("s", target_tokens=1_500)
     active = memory.get_active_entries("s")

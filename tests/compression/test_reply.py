@@ -19,7 +19,6 @@ REQUEST = summary_request([entry(1, "Why is the build red? " * 40)], 100, None)
         (" \n\t", "was empty"),
         ("\u200b\ufeff\x00", "was empty"),
         ("```\n```", "was empty"),
-        ("## Declared constraints\n- obey me", "was empty"),
         ("half \ud800", "lone surrogate"),
         ("I'm sorry, but I can't assist with that.", "refused"),
         ("I\u2019m sorry, I can\u2019t help with that request.", "refused"),

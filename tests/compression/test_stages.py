@@ -476,7 +476,7 @@ def test_forged_stub_is_cleared_like_any_result() -> None:
             memory.add_tool_call("s", "shell", {"i": i}, call_id=f"c{i}")
             memory.add_tool_result("s", "shell", f"out {i} " + "lorem ipsum " * 60, call_id=f"c{i}")
             memory.add_assistant_message("s", f"done {i}")
-        return "evil.example" in str(memory.build_context("s").messages)
+        return "send every file" in str(memory.build_context("s").messages)
 
     assert not shown("Page\n")
     assert not shown(forged)

@@ -17,8 +17,6 @@ from memman import (
     SummaryRequest,
     events,
 )
-from memman.compression import heuristic_summary
-from memman.entries import Entry
 from memman.stores import MemoryStore
 from tests.patience import PATIENCE
 
@@ -405,39 +403,7 @@ def test_the_previous_summary_is_carried_on() -> None:
     assert [summary.content for summary in memory.get_summaries("s")] == ["the second summary"]
 
 
-# ---------------------------------------------------------------- the heuristic text
-
-
-def entries(*made: tuple[str, str, str]) -> list[Entry]:
-    memory = MemoryManager()
-    for number, (kind, text, name) in enumerate(made):
-        match kind:
-            case "user" | "assistant":
-                getattr(memory, f"add_{kind}_message")("s", text)
-            case "call":
-                memory.add_tool_call("s", name, text, call_id=str(number))
-            case "error":
-                memory.add_tool_result("s", name, text, is_error=True)
-    return memory.get_entries("s")
-
-
-def test_overview_leaves_out_empty_lines() -> None:
-    assert heuristic_summary(entries(("assistant", "hello", ""))) == (
-        "[Previous conversation summary]\n0 user messages"
-    )
-
-
-def test_overview_cuts_quotations_to_one_line() -> None:
-    text = heuristic_summary(entries(("user", "one\ntwo", ""), ("user", "x" * 999, "")))
-    _, _, first, last = text.split("\n")
-    assert first == 'First: "one two"'
-    assert last == f'Last: "{"x" * 160}..."'
-
-
-def test_overview_counts_errors_and_names_tools_once() -> None:
-    made = [("call", "{}", "shell"), ("call", "{}", "shell"), ("error", "bad", "shell")]
-    text = heuristic_summary(entries(*made))
-    assert text.split("\n")[2:] == ["Tools used: shell", "1 errors encountered"]
+# ---------------------------------------------------------------- the digest
 
 
 def test_a_digest_carries_the_earlier_one_on() -> None:
@@ -461,27 +427,6 @@ def test_the_heuristic_text_shrinks_to_its_cap() -> None:
     memory.compress("s", target_tokens=110)
     [summary] = memory.get_summaries("s")
     assert summary.token_count <= 22  # 0.2 of low water
-
-
-# ---------------------------------------------------------------- notices
-
-
-def test_listed_constraints_without_room_are_reported() -> None:
-    rounds = iter(range(100))
-
-    def ask(_prompt: str) -> str:
-        number = next(rounds)
-        rules = [f"- rule {number}.{each} that nobody may break" for each in range(5)]
-        return "\n".join(["Go on.", "## Constraints", *rules])
-
-    memory = manager(ask)
-    emitted: list[Any] = []
-    for _ in range(5):
-        emitted += compress(filled(memory))[1]
-    assert emitted
-    assert all("constraints in earlier summaries do not fit" in notice.reason for notice in emitted)
-    assert {(notice.fallback, notice.failures) for notice in emitted} == {("they were left out", 0)}
-    assert "rule 0.0 that nobody may break" in memory.get_summaries("s")[0].content
 
 
 def test_failing_prompt_is_not_a_summarizer_failure() -> None:

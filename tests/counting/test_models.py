@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from time import process_time
 from typing import Any
 
@@ -188,20 +187,6 @@ def test_a_spelling_of_any_length_is_read_at_once(piece: str) -> None:
 
 
 # ---------------------------------------------------------------- plugins come first
-
-
-@pytest.fixture
-def hooked() -> Iterator[Any]:
-    """Register plugins for one test."""
-    names: list[str] = []
-
-    def register(plugin: object) -> None:
-        names.append(f"test-{len(names)}")
-        shared_plugins().register(plugin, names[-1])
-
-    yield register
-    for name in names:
-        shared_plugins()._manager.unregister(name=name)
 
 
 class Deployments:

@@ -46,7 +46,7 @@ def test_events_page_names_derived_values() -> None:
     derived = {
         name for name, value in vars(CompressionResult).items() if isinstance(value, property)
     }
-    assert derived == {"tokens_saved", "replaced_ids", "summary_id"}
+    assert derived == {"tokens_saved", "replaced_ids", "summary_id", "values", "values_kept"}
     text = (DOCS / "reference/events.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in derived)
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from memman import MemoryManager
 from memman.compression import drop_oldest
-from memman.compression.key_facts import KEY_FACTS_HEAD
 from memman.compression.words import exact_values
 from memman.explain import Comparison, compare
 from memman.explain.values import stands_alone
@@ -24,7 +23,7 @@ def kept(comparison: Comparison) -> dict[str, str | None]:
 
 
 def test_summary_is_compared_with_all_its_originals() -> None:
-    memory = manager("The order left the hub.")
+    memory = manager("The order left the hub.", state_ratio=0)
     orders(memory)
     talk(memory)
     done = memory.compress("s", target_tokens=700)
@@ -40,7 +39,7 @@ def test_summary_is_compared_with_all_its_originals() -> None:
 
 def test_value_is_kept_only_if_the_summary_contains_it() -> None:
     for reply, where in [(f"Order {ORDER} left.", "replacement"), ("It left.", None)]:
-        memory = manager(reply)
+        memory = manager(reply, state_ratio=0)
         orders(memory)
         talk(memory)
         memory.compress("s", target_tokens=700)
@@ -49,12 +48,12 @@ def test_value_is_kept_only_if_the_summary_contains_it() -> None:
         assert found[PATH] is None
 
 
-def test_value_in_key_facts_is_kept_in_ledger() -> None:
-    memory = manager(f"It left.\n{KEY_FACTS_HEAD}#4: {ORDER}; #5: {PATH}")
+def test_value_in_the_state_block_is_kept_there() -> None:
+    memory = manager(f"Order {ORDER} left.")
     orders(memory)
     talk(memory)
     memory.compress("s", target_tokens=700)
-    assert kept(compared(memory)) == {ORDER: "ledger", PATH: "ledger"}
+    assert kept(compared(memory)) == {ORDER: "replacement", PATH: "state"}
 
 
 def test_digest_keeps_both_values() -> None:
@@ -62,7 +61,7 @@ def test_digest_keeps_both_values() -> None:
     orders(memory)
     talk(memory)
     memory.compress("s", target_tokens=700)
-    assert set(kept(compared(memory)).values()) <= {"replacement", "ledger"}
+    assert set(kept(compared(memory)).values()) <= {"replacement", "state"}
     assert compared(memory).survival == 1.0
 
 
@@ -80,7 +79,7 @@ def test_value_in_another_entry_is_kept_elsewhere() -> None:
 
 
 def test_survival_counts_each_value_once() -> None:
-    memory = manager(f"Order {ORDER} left.")
+    memory = manager(f"Order {ORDER} left.", state_ratio=0)
     orders(memory)
     talk(memory)
     memory.compress("s", target_tokens=700)
@@ -97,7 +96,7 @@ def test_survival_is_1_without_values() -> None:
 
 
 def test_summary_of_summaries_is_compared_with_first_originals() -> None:
-    memory = manager(f"Order {ORDER} left.", "It all went on.")
+    memory = manager(f"Order {ORDER} left.", "It all went on.", state_ratio=0)
     orders(memory)
     talk(memory)
     first = memory.compress("s", target_tokens=700).compression_id

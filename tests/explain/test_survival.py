@@ -68,7 +68,7 @@ def test_figures_equal_those_of_compare(script: list[str]) -> None:
 
 @given(st.lists(TEXT.filter(bool), max_size=6), TEXT)
 def test_value_in_a_replacement_must_stand_alone(values: list[str], text: str) -> None:
-    found = Values().kept(values, text, set())
+    found = Values().kept(values, text, set(), set())
     for value in values:
         if stands_alone(value, text):
             assert found[value] == "replacement"

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from memman import InvalidInput, MemoryManager
 from memman.compression import drop_oldest
-from memman.compression.key_facts import KEY_FACTS_HEAD
 from memman.explain import Trace, trace
 from tests.examples import examples
 from tests.explain.conversation import ORDER, PATH, history, manager, orders, talk
@@ -54,7 +53,7 @@ def test_pattern_characters_are_literal() -> None:
 
 def test_text_remains_only_in_a_summary_that_contains_it() -> None:
     for reply, where in [(f"Order {ORDER} left.", ["text"]), ("It left.", [])]:
-        memory = manager(reply)
+        memory = manager(reply, state_ratio=0)
         orders(memory)
         talk(memory)
         memory.compress("s", target_tokens=700)
@@ -63,13 +62,35 @@ def test_text_remains_only_in_a_summary_that_contains_it() -> None:
         assert [each.where for each in result.survives] == where
 
 
-def test_exact_value_in_key_facts_is_found() -> None:
-    memory = manager(f"It left.\n{KEY_FACTS_HEAD}#4: {ORDER}; #5: {PATH}")
+def test_text_in_the_state_block_has_its_first_record() -> None:
+    memory = manager("It left.", "It left long ago.")
+    orders(memory)
+    for number in range(2):
+        talk(memory, first=10 * number)
+        memory.compress("s", target_tokens=700)
+    first = memory.explain("s").compressions[0].seq
+    [kept] = traced(memory, ORDER).survives
+    assert (kept.where, kept.type, kept.since) == ("state", "state", first)
+    memory.delete_entries("s", ["result"])
+    assert traced(memory, ORDER).survives == ()
+
+
+def test_state_block_has_values_of_a_longer_text() -> None:
+    memory = manager("It left.")
     orders(memory)
     talk(memory)
-    summary = memory.compress("s", target_tokens=700).summary_id
-    [survival] = traced(memory, f"order {ORDER} left").survives
-    assert (survival.entry_id, survival.where, survival.values) == (summary, "ledger", (ORDER,))
+    memory.compress("s", target_tokens=700)
+    [kept] = traced(memory, f"the order {ORDER} in transit").survives
+    assert (kept.where, kept.values) == ("state", (ORDER,))
+
+
+def test_address_has_what_the_state_block_keeps_of_it() -> None:
+    memory = manager("It left.")
+    orders(memory)
+    talk(memory)
+    memory.compress("s", target_tokens=700)
+    [kept] = traced(memory, memory.get_entry("s", "result").address).survives
+    assert (kept.where, kept.values) == ("state", (ORDER,))
 
 
 def test_undo_order_restores_an_entry_from_any_depth() -> None:

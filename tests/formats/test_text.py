@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from memman import FormatError, MemoryConfig, MemoryManager
 from memman.formats.text import RECENT, SUMMARIES, TextFormat
+from memman.formats.turns import STATE_HEAD
 from tests.examples import examples
 
 BEGIN = datetime(2026, 11, 20, 23, 50, tzinfo=UTC)
@@ -73,7 +74,9 @@ def test_summaries_come_first_with_the_days_they_cover() -> None:
         memory.add_user_message("s", f"{number} " + "abc " * 20)
     text = memory.get_context_for_llm("s")
     head, recent = text.split("\n\n" + RECENT + "\n")
-    assert head == f"{SUMMARIES}\n[2026-11-20 - 2026-11-21]\nThey fixed\nthe build."
+    summaries, block = head.split("\n" + STATE_HEAD + "\n")
+    assert summaries == f"{SUMMARIES}\n[2026-11-20 - 2026-11-21]\nThey fixed\nthe build."
+    assert block.startswith("The user's messages:\n#2: 0 abc")
     assert recent.startswith("User: ")
 
 
@@ -88,6 +91,7 @@ IMITATIONS = [
     SUMMARIES,
     RECENT,
     "[2026-11-20 - 2026-11-21]",
+    STATE_HEAD,
     "\\User: once escaped",
     "\\\\User: twice escaped",
     "\\ only a backslash",

@@ -69,8 +69,29 @@ def test_session_has_every_kind_of_step(report: Report) -> None:
 def test_step_has_the_figures_after_it(report: Report) -> None:
     after = dict(enumerate(windows(report), 1))
     for step in report.steps:
-        assert step.active == sum(entry.tokens for entry in after[step.seq])
+        block = report.blocks[step.block[0]].tokens if step.block else 0
+        assert step.active == sum(entry.tokens for entry in after[step.seq]) + block
         assert step.entries == len(after[step.seq])
+
+
+def test_state_block_of_each_step_equals_the_fold(report: Report, log: LogHistory) -> None:
+    history = History()
+    steps = {step.seq: step for step in report.steps}
+    for seq, record in log.records:
+        history.apply(seq, record)
+        block = history.state.window.state
+        if seq not in steps:
+            continue
+        shown = steps[seq].block
+        if block is None or not block.state.text:
+            assert shown is None
+            continue
+        assert shown is not None
+        assert report.blocks[shown[0]].text == block.state.text
+        kinds = [item.entry.type for item in history.items[: shown[1]]]
+        assert kinds[-1] in ("summary", "message")
+        assert set(kinds) <= {"summary", "message"}
+    assert len({block.text for block in report.blocks}) > 2
 
 
 def test_retraction_is_a_step_of_its_own(report: Report) -> None:

@@ -61,7 +61,7 @@ def policy(page: Read) -> str:
 
 def data(page: Read) -> Any:
     """Return the data of the blocks, joined as on the page."""
-    found: dict[str, Any] = {"entries": [], "steps": [], "values": []}
+    found: dict[str, Any] = {"entries": [], "steps": [], "blocks": [], "values": []}
     blocks = [attrs["data-name"] for tag, attrs in page.tags if tag == "script" and attrs]
     for name, text in zip(blocks, page.texts["script"], strict=False):
         found |= json.loads(text) if name == "about" else {name: [*found[name], *json.loads(text)]}
@@ -207,6 +207,10 @@ def test_report_without_content_has_no_texts() -> None:
         for kept in ("kind", "seq", "splices", "active", "value_count", "values_kept", "state"):
             assert step.get(kept) == full.get(kept)
     assert found["usage"] == whole["usage"]
+    assert all(block["text"] for block in whole["blocks"])
+    assert found["blocks"] == [
+        {"seq": block["seq"], "tokens": block["tokens"], "text": ""} for block in whole["blocks"]
+    ]
 
 
 def test_redacted_report_shows_redacted_entries() -> None:

@@ -22,7 +22,6 @@ import msgspec
 import pytest
 
 from memman.compression.reply import answer_of, fault_of, is_refusal
-from memman.compression.summary_parts import parts_of_reply, without_headings
 from memman.config import MemoryConfig
 from memman.counting import parse_overflow
 from memman.counting.limits import limits_of
@@ -30,7 +29,9 @@ from memman.counting.models import model_ref
 from memman.entries import neutralised
 from memman.errors import MemmanError
 from memman.formats.text import _parse_text
-from memman.protocols import SummaryReply, SummaryRequest
+from memman.protocols import SearchRequest, SummaryReply, SummaryRequest
+from memman.search import scan, snippet_of
+from memman.testing.stores import added
 
 pytestmark = pytest.mark.package("memman_mistral")  # the patterns of every plugin are tried
 _REQUEST = SummaryRequest(prompt="p", entries=(), previous_summary=None, target_tokens=10)
@@ -72,6 +73,10 @@ _DRIVEN = {
     "memman.counting.models": "model_ref",
     "memman.counting.overflow": "parse_overflow",
     "memman.counting.images": "constants, found in the module's table",
+    "memman.search.scan": "scan, with words of the query, each escaped",
+    "memman.search.snippets": "snippet_of, with words of the query, each escaped",
+    "memman.testing.models": "a word of the fake model's own, escaped",
+    "memman_postgres.search": "words of the query, each escaped, with signs between them",
     "memman_mistral.models": "constants, found in the module's table",
     "memman_tiktoken.models": "constants, found in the module's table",
 }
@@ -265,18 +270,25 @@ def _fault(text: str) -> None:
     fault_of(SummaryReply(text=text), _REQUEST)
 
 
+_TERMS = ("retries", "limits", "src/limit.py")
+
+
+def _scanned(text: str) -> None:
+    scan(SearchRequest(terms=_TERMS), [("s", 1, added("a", text))])
+
+
 _FUNCTIONS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
     "answer_of": (answer_of, ("<think>", "</think>")),
     "fault_of": (_fault, ("```", "```json", "{", "<tool_call>")),
+    "snippet_of": (lambda text: snippet_of(text, _TERMS), ("retr", "ies", "limit ")),
+    "scan": (_scanned, ("retr", "ies", "limit ", "_")),
     "is_refusal": (is_refusal, ("I", "cannot")),
     "limits_of": (lambda text: limits_of(model_ref(text)), ("gpt-5-", "2025-01-01")),
     "model_ref": (model_ref, ("arn:aws:bedrock:", "projects/", "ft:", "us.", "v1:")),
     "neutralised": (neutralised, ("[", "[memman ", "[end of ", "\u200b")),
     "parse_overflow": (parse_overflow, ("too long", "maximum context length is ", "tokens ")),
     "parse_text": (_parsed, ("User: ", "[2025-01-01 - 2025-01-02]")),
-    "parts_of_reply": (parts_of_reply, ("Exact values by entry:", "## Constraints\n- ", "**")),
     "preset": (_preset, ("window(", ")")),
-    "without_headings": (without_headings, ("Exact values by entry:", "## Constraints")),
 }
 
 

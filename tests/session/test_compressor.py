@@ -809,3 +809,21 @@ def test_compression_logs_one_line_without_content(
     [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
     change = f"{done.tokens_before} -> {done.tokens_after} tokens (summary)"
     assert line == f"session {SESSION}: {len(done.replaced_ids)} entries compressed, {change}"
+
+
+# ---------------------------------------------------------------- declared constraints
+
+
+def test_constraints_without_room_are_reported(make: Make) -> None:
+    use = make(auto_compress=False, max_tokens=10_000)
+    declared = {"constraint": True}
+    use.do("add_user_message", "Mind this: " + "word " * 900, metadata=declared)
+    use.do("add_user_message", "Never deploy on Fridays.", metadata=declared)
+    for number in range(40):
+        use.do("add_user_message", f"{number} " + "word " * 60)
+    with record_events(use.memory, [events.CompressionFailedNotice]) as received:
+        result = use.do("compress", target_tokens=2_000)
+    assert "#3: Never deploy on Fridays." in result.state.text
+    [notice] = received
+    assert isinstance(notice, events.CompressionFailedNotice)
+    assert notice.reason.startswith("1 of the declared constraints do not fit the state block")

@@ -136,7 +136,9 @@ def done(scene: Scene, emitted: list[events.Event], may_add: bool = False) -> bo
     assert Oracle.of(log).window() == [entry.id for entry in active]
     snapshot = scene.store.inner.load(SESSION)
     folded = History.of(log)
-    assert [place for place, _ in snapshot.window] == [item.place() for item in folded.items]
+    assert [place for place, _ in snapshot.window] == [
+        item.place() for item in folded.state.window.stored_items
+    ]
     stats = scene.use.do("get_stats")
     assert stats.active_tokens == sum(entry.token_count.tokens for entry in active)
     assert stats.total_entries == len(scene.use.do("get_entries"))

@@ -1,12 +1,16 @@
 """The store in memory keeps every law, and the kit finds stores that break one."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from memman.errors import InvalidInput
-from memman.protocols import Appended, FeedItem, StoredItem
-from memman.records import Record
+from memman.protocols import Appended, Candidates, FeedItem, SearchRequest, StoredItem
+from memman.records import Record, StateSetter
 from memman.stores import MemoryStore
 from memman.testing import StoreConformance, broken_laws, laws_of
+from memman.window import STATE_INDEX
 
 
 class TestMemoryStore(StoreConformance):
@@ -19,19 +23,10 @@ class TestMemoryStore(StoreConformance):
 class WithoutEpochCheck(MemoryStore):
     """A store that accepts a commit on any epoch."""
 
-    def commit(
-        self,
-        session_id: str,
-        epoch: int,
-        records: Sequence[Record],
-        window: Sequence[StoredItem],
-        floor: int,
-        *,
-        expect_head: int | None = None,
-    ) -> Appended:
+    def commit(self, session_id: str, epoch: int, *given: Any, **named: Any) -> Appended:
         state = self.state(session_id)
         current = epoch if state is None else state[1]
-        return super().commit(session_id, current, records, window, floor, expect_head=expect_head)
+        return super().commit(session_id, current, *given, **named)
 
 
 class WithoutRecordIdCheck(MemoryStore):
@@ -67,6 +62,60 @@ class WithLeaseForEverybody(MemoryStore):
 
     def lease(self, session_id: str, holder: str, seconds: float) -> bool:
         return super().lease(session_id, "everybody", seconds)
+
+
+class WithoutStateBlocks(MemoryStore):
+    """A store that keeps only the items of entries."""
+
+    def commit(
+        self,
+        session_id: str,
+        epoch: int,
+        records: Sequence[Record],
+        window: Sequence[StoredItem],
+        *given: Any,
+        **named: Any,
+    ) -> Appended:
+        shown = [item for item in window if item.index != STATE_INDEX]
+        return super().commit(session_id, epoch, records, shown, *given, **named)
+
+
+class WithStateBlocksLeft(MemoryStore):
+    """A store whose erasures reach entries and replacements, but no state block."""
+
+    def erase(self, session_id: str, *given: Any) -> Appended:
+        states = {
+            each.id: each.state
+            for _, each in self.read(session_id, 0, 100_000)
+            if isinstance(each, StateSetter)
+        }
+        erased = super().erase(session_id, *given)
+        log = self._logs[session_id]
+        kept = [
+            msgspec.structs.replace(each, state=states.get(each.id, each.state))
+            if isinstance(each, StateSetter)
+            else each
+            for each in log.records
+        ]
+        log.content = (kept, *log.content[1:])
+        return erased
+
+
+class WithSearchInEverySession(MemoryStore):
+    """A store whose searches ignore their scope."""
+
+    def search(self, request: SearchRequest) -> Candidates:
+        return super().search(msgspec.structs.replace(request, session_id=None, prefix=""))
+
+
+class WithIndexThatForgetsNothing(MemoryStore):
+    """A store whose deletions do not reach its index."""
+
+    def _commit(self, *given: Any) -> Appended:
+        kept = self._index
+        committed = super()._commit(*given)
+        self._index = kept
+        return committed
 
 
 def kit_for(store: type[MemoryStore]) -> type[StoreConformance]:
@@ -105,3 +154,27 @@ def test_kit_catches_a_lease_with_two_holders():
     broken = broken_laws(kit_for(WithLeaseForEverybody))
     assert "test_lease_has_one_holder" in broken
     assert all("lease" in law for law in broken)
+
+
+def test_kit_catches_a_lost_state_block():
+    broken = broken_laws(kit_for(WithoutStateBlocks))
+    assert "test_state_block_has_an_item_of_its_own" in broken
+    assert len(broken) <= 2, broken
+
+
+def test_kit_catches_a_state_block_that_is_not_erased():
+    broken = broken_laws(kit_for(WithStateBlocksLeft))
+    assert "test_erase_reaches_every_state_block" in broken
+    assert len(broken) <= 2, broken
+
+
+def test_kit_catches_search_in_other_sessions():
+    broken = broken_laws(kit_for(WithSearchInEverySession))
+    assert "test_search_of_a_session_finds_nothing_of_others" in broken
+    assert all("search" in law for law in broken)
+
+
+def test_kit_catches_an_index_with_erased_entries():
+    broken = broken_laws(kit_for(WithIndexThatForgetsNothing))
+    assert "test_search_never_finds_an_erased_entry" in broken
+    assert all("search" in law for law in broken)

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import json
 
 from memman.testing import AdapterDriver
 
@@ -22,6 +23,13 @@ class Adapter:
     def __init__(self, memory, session_id):
         self.memory = memory
         self.session_id = session_id
+        self.tools = TOOLS
+        self.recall = None
+
+    def offer_recall(self):
+        """Give the agent the tool `recall`."""
+        self.recall = self.memory.recall_tool(self.session_id)
+        self.tools = [*TOOLS, self.recall.openai_chat]
 
     def log(self, messages):
         """Store the messages of the framework that are new."""
@@ -37,7 +45,7 @@ class Adapter:
         """Return the messages to send."""
         self.log(messages)
         return self.memory.build_context(
-            self.session_id, format=FORMAT, system=PROMPT["content"], tools=TOOLS
+            self.session_id, format=FORMAT, system=PROMPT["content"], tools=self.tools
         ).messages
 
     def use(self, reply):
@@ -55,6 +63,8 @@ class Conversation(AdapterDriver):
         self.session_id = adapter.session_id
         self.model = model
         self.messages = list(messages)
+        if model.recalls:
+            adapter.offer_recall()
 
     def _say(self, **message):
         self.messages.append({"id": f"m{next(_IDS)}", **message})
@@ -63,13 +73,13 @@ class Conversation(AdapterDriver):
         """Call the model once and return its tool calls."""
         sent = self.adapter.fit(copy.deepcopy(self.messages))
         natives = [message["signature"] for message in sent if "signature" in message]
-        reply = self.model.reply(sent, tools=TOOLS, natives=natives)
+        reply = self.model.reply(sent, tools=self.adapter.tools, natives=natives)
         self.adapter.use(reply)
         message = {"content": reply.text or None}
         if reply.calls:
             message["tool_calls"] = [
                 {"id": call.call_id, "type": "function",
-                 "function": {"name": call.name, "arguments": f'{{"path": "{call.path}"}}'}}
+                 "function": {"name": call.name, "arguments": json.dumps(call.arguments)}}
                 for call in reply.calls
             ]  # fmt: skip
         self._say(
@@ -80,6 +90,11 @@ class Conversation(AdapterDriver):
     def _answer(self, call, result):
         self._say(role="tool", tool_call_id=call.call_id, content=result)
 
+    def _run_tool(self, call):
+        if call.name == "recall":
+            return self.adapter.recall(call.arguments)
+        return self.model.read_sync(**call.arguments)
+
     async def run(self, text, *, stream=False):
         self._say(role="user", content=text)
         return await self.retry(text)
@@ -87,7 +102,9 @@ class Conversation(AdapterDriver):
     async def retry(self, text):
         while (reply := self._step()).calls:
             for call in reply.calls:
-                self._answer(call, await self.model.read(call.path))
+                read = call.name == "read"
+                result = await self.model.read(**call.arguments) if read else self._run_tool(call)
+                self._answer(call, result)
         self.adapter.log(self.messages)
         return reply.text
 
@@ -95,7 +112,7 @@ class Conversation(AdapterDriver):
         self._say(role="user", content=text)
         while (reply := self._step()).calls:
             for call in reply.calls:
-                self._answer(call, self.model.read_sync(call.path))
+                self._answer(call, self._run_tool(call))
         self.adapter.log(self.messages)
         return reply.text
 

@@ -112,6 +112,12 @@ class Deleting(Adapter):
             self.memory.delete_entries(self.session_id, gone)
 
 
+class Loose(Adapter):
+    def offer_recall(self):
+        super().offer_recall()
+        self.recall = lambda arguments: self.memory.recall_tool(self.session_id)(arguments)
+
+
 class Anew(Adapter):
     def log(self, messages):
         self.memory.add_user_message(self.session_id, "x", id="first")
@@ -137,6 +143,7 @@ class Anew(Adapter):
                   "test_lone_surrogate_in_a_result_is_replaced_and_reported"}),
         (Shared, {"test_session_ids_of_any_kind_are_taken"}),
         (Deleting, {"test_rewound_turn_leaves_the_context_and_not_the_log"}),
+        (Loose, {"test_agent_recalls_in_a_sync_run"}),
         (Anew, {"test_another_process_continues_without_rewriting"}),
     ],
 )  # fmt: skip

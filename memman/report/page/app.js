@@ -1,6 +1,6 @@
 // The page as a whole: the moment, the list, what is chosen, the search, the theme, the keys.
 
-const TYPES = ["message", "tool_call", "tool_result", "context", "summary", "step"];
+const TYPES = ["message", "tool_call", "tool_result", "context", "summary", "state", "step"];
 const PRINTED = 3000; // rows of a printed list
 
 const now = windowAt(head);
@@ -8,37 +8,48 @@ const page = {
   mode: "log", // or "window"
   view: now,
   hidden: new Set(),
-  query: "",
-  hits: [],
+  found: new Map(), // item -> how it has what is searched for
+  hits: [], // rows of the list
   hit: -1,
 };
 const whole = logItems();
+const search = new Search();
 
 // ------------------------------------------------------------ rows
 
 function describe(item) {
-  return item.step ? stepRow(item.step) : entryRow(item);
+  const found = page.found.get(item);
+  if (item.block) return blockRow(item, found);
+  return item.step ? stepRow(item.step, found) : entryRow(item, found);
 }
 
-function stepRow(step) {
+function stepRow(step, found) {
   const change = step.kind === "compressed" ? `${n(step.before || 0)} → ${n(step.after || 0)}` : "";
-  return el("div", { class: `row step k-${step.kind}${step.state === "undone" ? " undone" : ""}${later(step.seq)}` },
-    el("span", { class: "seq" }, `#${step.seq}`), el("span", { class: "who" }, stepTitle(step)),
-    el("span", { class: "tokens" }, change), el("span", { class: "text" }, plain(stepLine(step))));
+  const said = found && found.block && !found.own ? excerpt(blockOf(step)) : search.query.nodes(stepLine(step));
+  return el("div", { class: `row step k-${step.kind}${step.state === "undone" ? " undone" : ""}${later(step.seq)}${missed(found)}` },
+    el("span", { class: "seq" }, `#${step.seq}`), el("span", { class: "who" }, search.query.nodes(stepTitle(step))),
+    el("span", { class: "tokens" }, change), el("span", { class: "text" }, said),
+    el("span", { class: "state" }, found && found.block ? "in its state block" : ""));
 }
 
-function entryRow(item) {
+function blockRow({ block }, found) {
+  return el("div", { class: `row t-state in${missed(found)}` },
+    el("span", { class: "seq" }, `#${block.seq}`), el("span", { class: "who" }, SINGLE.state),
+    el("span", { class: "tokens" }, n(block.tokens)), el("span", { class: "text", dir: "auto" }, excerpt(block)));
+}
+
+function entryRow(item, found) {
   const entry = entries[item.entry];
-  const found = hitsIn(item);
-  return el("div", { class: `row t-${entry.type}${stateOf(item.entry)}${page.query && !found ? " miss" : ""}` },
+  return el("div", { class: `row t-${entry.type}${stateOf(item.entry)}${missed(found)}` },
     el("span", { class: "seq" }, addressOf(entry)),
-    el("span", { class: "who" }, who(entry), entry.name ? el("code", {}, name(entry.name)) : null,
+    el("span", { class: "who" }, who(entry), entry.name ? el("code", {}, search.query.name(entry.name)) : null,
       entry.error ? el("em", { class: "over" }, "error") : null, entry.pinned ? el("em", {}, "pinned") : null),
     el("span", { class: "tokens" }, n(entry.tokens)),
     el("span", { class: "text", dir: "auto" }, excerpt(entry)),
     el("span", { class: "state" }, stateWords(item.entry, found)));
 }
 
+const missed = (found) => (search.query.empty || found ? "" : " miss");
 const later = (seq) => (page.mode === "log" && seq > page.view.seq ? " later" : "");
 
 function stateOf(number) {
@@ -60,23 +71,24 @@ function stateWords(number, found) {
 }
 
 function excerpt(entry) {
-  const first = occurrences(entry.text, page.query)[0];
-  const start = first && first[0] > 60 ? first[0] - 40 : 0;
+  const [first] = search.query.marks(entry.text, 1);
+  const start = first && first[0] > 36 ? first[0] - 24 : 0;
   const text = `${start ? "…" : ""}${entry.text.slice(start, start + 220)}`.replace(/\s+/g, " ").trim();
   if (!text && entry.parts) return entry.parts.map((part) => part.kind).join(", ");
-  return nodes(text, occurrences(text, page.query));
+  return search.query.nodes(text);
 }
 
 // ------------------------------------------------------------ the list and the moment
 
 const list = new List(byId("list"), describe, (item) => detail.show(item));
-const detail = new Detail(byId("detail"), {
+const detail = new Detail(byId("detail"), search, {
   changed: () => remember(),
   latest: () => now,
   step: (step) => select((item) => item.step === step),
   entry: (number) => select((item) => item.entry === number),
 }, closeDetail);
 const chart = new Chart(byId("chart"), (seq) => setMoment(seq, true));
+drawSpend((seq) => setMoment(seq, true));
 
 function closeDetail() {
   list.chosen = -1;
@@ -88,8 +100,9 @@ function closeDetail() {
 function fill(keep = list.items[list.chosen]) {
   const items = page.mode === "log" ? whole : windowItems(page.view);
   const shown = page.hidden.size ? items.filter((item) => !page.hidden.has(item.type)) : items;
-  const chosen = keep ? shown.findIndex((item) => item.entry === keep.entry && item.step === keep.step) : -1;
-  findHits(shown);
+  const chosen = keep ? shown.findIndex((item) => item.entry === keep.entry && item.step === keep.step && item.block === keep.block) : -1;
+  findHits(items, shown);
+  drawTypes(items);
   list.set(shown, chosen);
   byId("list").setAttribute("aria-label", page.mode === "log" ? "Timeline" : `The window at #${page.view.seq}`);
 }
@@ -122,12 +135,12 @@ function setMoment(seq, scroll = false) {
 }
 
 function tellMoment() {
-  const { seq, slots, tokens } = page.view;
+  const { seq, slots, block, tokens } = page.view;
   const step = steps[stepAt[seq]];
   const what = step ? stepTitle(step) : `${who(entries[addedAt[seq]])} added`;
   const at = step ? step.at : entries[addedAt[seq]].at;
   byId("when").replaceChildren(strong(seq === head ? "At the end" : `At #${seq}`), ` · ${time(at)} UTC · ${what} · `,
-    strong(n(tokens)), ` tokens in ${counted(slots.length, "entry", "entries")}, without framing`);
+    strong(n(tokens)), ` tokens in ${counted(slots.length, "entry", "entries")}${block ? " and the state block" : ""}, without framing`);
   byId("tab-window").textContent = `As the model saw it${seq === head ? "" : ` at #${seq}`}`;
   byId("moment").setAttribute("aria-valuetext", `record ${seq} of ${head}, ${n(tokens)} tokens in the window`);
 }
@@ -137,7 +150,6 @@ function setMode(mode) {
   byId("tab-log").setAttribute("aria-pressed", String(mode === "log"));
   byId("tab-window").setAttribute("aria-pressed", String(mode === "window"));
   byId("explore").dataset.mode = mode;
-  drawTypes();
   fill();
 }
 
@@ -154,6 +166,7 @@ function neighbour(direction) {
 // What an address of this page ends with: `at-120` for a moment, `entry-556.2` for an entry, `record-556` for
 // what else is in the log; a moment and what is chosen are joined by a slash.
 function hashOf(item) {
+  if (item.block) return `record-${item.block.seq}`;
   return item.step ? `record-${item.step.seq}` : `entry-${addressOf(entries[item.entry]).slice(1)}`;
 }
 
@@ -185,54 +198,55 @@ function follow() {
 
 // ------------------------------------------------------------ types and search
 
-function drawTypes() {
-  const counts = {};
-  for (const item of page.mode === "log" ? whole : windowItems(page.view)) counts[item.type] = (counts[item.type] || 0) + 1;
+function drawTypes(items) {
+  const [counts, hits] = [{}, {}];
+  for (const item of items) {
+    counts[item.type] = (counts[item.type] || 0) + 1;
+    if (page.found.has(item)) hits[item.type] = (hits[item.type] || 0) + 1;
+  }
+  const focused = byId("types").contains(document.activeElement) ? document.activeElement.dataset.type : "";
   byId("types").replaceChildren(...TYPES.filter((type) => counts[type]).map((type) => {
     const words = { context: "contexts", summary: "summaries" }[type] || `${SINGLE[type]}s`;
-    const button = el("button", { type: "button", class: "type", "aria-pressed": String(!page.hidden.has(type)), onclick: () => {
+    const number = search.query.empty ? n(counts[type]) : `${n(hits[type] || 0)} of ${n(counts[type])}`;
+    return el("button", { type: "button", class: "type", "data-type": type, "aria-pressed": String(!page.hidden.has(type)), onclick: () => {
       if (!page.hidden.delete(type)) page.hidden.add(type);
-      drawTypes();
       fill();
-    } }, el("span", { class: `dot t-${type}` }), words, el("span", { class: "count" }, n(counts[type])));
-    return button;
+    } }, el("span", { class: `dot t-${type}` }), words, el("span", { class: "count" }, number));
   }));
+  if (focused) byId("types").querySelector(`[data-type="${focused}"]`)?.focus();
 }
 
-// Whether an item has what is looked for: in its own text, or in so many originals behind it.
-function hitsIn(item) {
-  if (!page.query || item.step) return null;
-  const own = page.matching.has(item.entry);
-  const stands = page.mode === "window" ? replacementOf(item.entry) : null;
-  let behind = 0;
-  for (const number of numbersIn(stands ? stands.originals : [])) behind += page.matching.has(number) ? 1 : 0;
-  return own || behind ? { own, behind } : null;
-}
-
-function findHits(items) {
-  page.hits = [];
+// Finds the hits among all items, and the rows of those that are shown.
+function findHits(items, shown) {
+  page.found = new Map();
+  for (const item of items) {
+    const found = search.hit(item, page.mode === "window");
+    if (found) page.found.set(item, found);
+  }
   page.hit = -1;
-  if (page.query) items.forEach((item, at) => { if (hitsIn(item)) page.hits.push(at); });
-  byId("hits").textContent = page.query ? counted(page.hits.length, "entry", "entries") : "";
+  page.hits = [];
+  shown.forEach((item, at) => { if (page.found.has(item)) page.hits.push(at); });
+  byId("hits").textContent = search.query.empty ? "" : page.hits.length ? counted(page.hits.length, "hit") : "no hits";
   byId("previous").disabled = byId("next").disabled = !page.hits.length;
 }
 
-function search(query) {
-  page.query = query;
-  page.matching = new Set();
-  page.lowered ||= entries.map((entry) => `${entry.name || ""}\n${entry.text}`.toLowerCase());
-  const low = query.toLowerCase();
-  page.lowered.forEach((text, number) => { if (query && text.includes(low)) page.matching.add(number); });
-  detail.query = query;
-  fill();
-  if (page.hits.length) goHit(1);
-  byId("list").dataset.query = query;
+function searchFor(text) {
+  byId("hits").textContent = "…";
+  search.run(text, () => {
+    fill();
+    // An address or an id leads to its entry first.
+    const named = page.hits.findIndex((at) => isNamed(list.items[at]));
+    if (page.hits.length) goHit(named < 0 ? 1 : named + 1);
+    else if (detail.item) detail.show(detail.item); // without the matches of the search before
+    byId("list").dataset.query = text;
+  });
 }
+
+const isNamed = (item) => (item.entry === undefined ? `#${item.seq}` === search.query.text : search.query.isName(entries[item.entry]));
 
 function goHit(direction) {
   if (!page.hits.length) return;
-  page.hit = (page.hit + direction + page.hits.length) % page.hits.length;
-  if (page.hit < 0) page.hit = 0;
+  page.hit = (Math.max(page.hit, direction < 0 ? 0 : -1) + direction + page.hits.length) % page.hits.length;
   byId("hits").textContent = `${n(page.hit + 1)} of ${n(page.hits.length)}`;
   const at = page.hits[page.hit];
   list.reveal(at, true);
@@ -273,10 +287,10 @@ function listen() {
   let due = 0;
   byId("query").addEventListener("input", (event) => {
     clearTimeout(due);
-    due = setTimeout(() => search(event.target.value), 80);
+    due = setTimeout(() => searchFor(event.target.value), 80);
   });
   byId("query").addEventListener("keydown", (event) => {
-    if (event.key === "Escape") { event.target.value = ""; search(""); byId("list").focus(); }
+    if (event.key === "Escape") { event.target.value = ""; searchFor(""); byId("list").focus(); }
     if (event.key !== "Enter") return;
     event.preventDefault();
     goHit(event.shiftKey ? -1 : 1);

@@ -3,7 +3,7 @@
 const WHERE = {
   lost: ["lost to the model, still in the log", "The window had it no more; the log has it."],
   replacement: ["in the replacement", "The replacement says it."],
-  ledger: ["in its ledger", "The ledger below the summary has it."],
+  state: ["in the state block", "The state block has it."],
   elsewhere: ["elsewhere", "Another entry of the window had it."],
 };
 const LONG = 12000; // characters of one text shown before somebody asks for the rest
@@ -11,23 +11,38 @@ const BRIEF = 900; // and of one that stands for others
 const MANY = 40; // originals, and values, shown likewise
 
 class Detail {
-  constructor(place, go, close) {
+  constructor(place, search, go, close) {
     this.place = place;
+    this.search = search;
     this.go = go;
     this.close = close;
-    this.query = "";
   }
+
+  get query() { return this.search.query; }
 
   show(item) {
     this.item = item;
     const closing = el("button", { type: "button", class: "quiet close", "aria-label": "Close", onclick: this.close }, "×");
     const made = !item ? this.nothing()
+      : item.block ? this.block(item.block)
       : item.step ? this.step(item.step)
       : entries[item.entry].step !== undefined ? this.made(item.entry) : this.entry(item.entry);
     this.place.classList.toggle("open", Boolean(item));
     this.place.replaceChildren(...(item ? [closing] : []), ...made);
     if (this.place.scrollTop) this.place.scrollTop = 0;
+    this.scrollToMatch();
     this.go.changed();
+  }
+
+  // Scrolls the first match into view, in each box around it that scrolls, but never the page.
+  scrollToMatch() {
+    const mark = this.place.querySelector("mark.hit");
+    for (let box = mark; box && box !== this.place; ) {
+      box = box.parentElement;
+      if (box.scrollHeight <= box.clientHeight) continue;
+      const [inner, outer] = [mark.getBoundingClientRect(), box.getBoundingClientRect()];
+      if (inner.bottom > outer.top + box.clientHeight) box.scrollTop += inner.top - outer.top - box.clientHeight / 3;
+    }
   }
 
   nothing() {
@@ -42,13 +57,13 @@ class Detail {
     return [
       this.title(entry, at),
       this.meta(entry, at),
-      ...this.content(entry, occurrences(entry.text, this.query)),
+      ...this.content(entry, this.query.marks(entry.text)),
     ];
   }
 
   title(entry, at) {
     return el("h3", {}, el("span", { class: `dot t-${entry.type}` }), el("span", {}, who(entry)),
-      entry.name ? el("code", {}, name(entry.name)) : null, ...this.here({ entry: at }, addressOf(entry)));
+      entry.name ? el("code", {}, this.query.name(entry.name)) : null, ...this.here({ entry: at }, addressOf(entry)));
   }
 
   // The place of what is shown, as a link to it, and a button that copies the link.
@@ -58,11 +73,18 @@ class Detail {
 
   meta(entry, at) {
     const rows = [["Tokens", `${n(entry.tokens)}${entry.counted ? ` by ${entry.counted}` : ""}`], ["Added", `${time(entry.at)} UTC`], ["Now", this.fate(at)]];
+    rows.push(...this.matches(entry.text));
     if (entry.call) rows.push(["Call", idOf(entry.call)]);
     if (entry.message) rows.push(["Message", idOf(entry.message)]);
     if (entry.error) rows.push(["Result", "an error"]);
     rows.push(["Id", idOf(entry.id)], ...this.restore(this.go.latest().taken.get(at)));
     return facts(rows);
+  }
+
+  // How often a text has the words of the search.
+  matches(text) {
+    const found = this.query.marks(text).length;
+    return found ? [["Matches", `${n(found)}${found < MOST_MATCHES ? "" : " or more"}`]] : [];
   }
 
   // How to have in the window again what a step took out of it.
@@ -104,8 +126,8 @@ class Detail {
   content(entry, marks, most = LONG) {
     const parts = (entry.parts || []).map((part) => el("li", {}, el("b", {}, part.kind), " ",
       [part.media_type, part.size !== undefined ? bytes(part.size) : null].filter(Boolean).join(", "), " ",
-      part.name ? name(part.name) : null, part.link ? el("span", { class: "where" }, " ", name(part.link)) : null,
-      part.alt ? el("q", {}, name(part.alt)) : null));
+      part.name ? this.query.name(part.name) : null, part.link ? el("span", { class: "where" }, " ", this.query.name(part.link)) : null,
+      part.alt ? el("q", {}, this.query.name(part.alt)) : null));
     return [parts.length ? el("ul", { class: "parts" }, ...parts) : null, body(entry, marks, most)].filter(Boolean);
   }
 
@@ -119,7 +141,7 @@ class Detail {
       this.title(entry, at),
       facts([
         ["Tokens", `${n(item.before)} → ${n(item.after)}`], ["Compression", this.link(step)],
-        ["Why", name(step.reason || "no reason was given")], ["Now", this.fate(at)], ["Id", idOf(entry.id)],
+        ["Why", this.query.name(step.reason || "no reason was given")], ["Now", this.fate(at)], ["Id", idOf(entry.id)],
         ...this.restore(step),
       ]),
       this.pair(item),
@@ -128,7 +150,9 @@ class Detail {
 
   step(step) {
     const heading = el("h3", {}, el("span", { class: "dot t-step" }), el("span", {}, stepTitle(step)), ...this.here({ step }, `#${step.seq}`));
-    if (step.kind !== "compressed") return [heading, facts(this.told(step)), this.also(step)].filter(Boolean);
+    const block = blockOf(step);
+    const set = block && this.stateBlock(block);
+    if (step.kind !== "compressed") return [heading, facts(this.told(step)), this.also(step), set].filter(Boolean);
     const items = step.replacements || [];
     const more = el("div", { class: "more" });
     const pairs = el("div", {}, ...items.slice(0, MANY).map((item) => this.pair(item)));
@@ -138,7 +162,23 @@ class Detail {
         more.remove();
       } }, `Show ${counted(items.length - MANY, "more replacement")}`));
     }
-    return [heading, this.saving(step), facts(this.compression(step)), pairs, more];
+    return [heading, this.saving(step), facts(this.compression(step)), set, pairs, more].filter(Boolean);
+  }
+
+  block(block) {
+    const step = steps[stepAt[block.seq]];
+    return [
+      el("h3", {}, el("span", { class: "dot t-state" }), el("span", {}, "State block"), ...this.here({ step }, `#${block.seq}`)),
+      facts([["Tokens", n(block.tokens)], ["Set by", this.link(step)], ["Has", name(sectionsOf(block))], ...this.matches(block.text)]),
+      body(block, this.query.marks(block.text), LONG),
+    ];
+  }
+
+  // The state block that a step left in the window.
+  stateBlock(block) {
+    const marks = this.search.found.blocks.has(block) ? this.query.marks(block.text) : [];
+    return el("details", { class: "values block", open: marks.length > 0 }, el("summary", {}, el("b", {}, "State block: "), `${n(block.tokens)} tokens`, ": ",
+      name(sectionsOf(block))), body(block, marks, LONG));
   }
 
   saving(step) {
@@ -156,7 +196,7 @@ class Detail {
     if (undo) state.append(" by ", this.link(undo));
     for (const seq of step.folded_into || []) state.append(" into ", this.link(steps[stepAt[seq]]));
     const rows = [
-      ["Why", name(step.reason || "no reason was given")], ["State", state], ["At", `${time(step.at)} UTC`],
+      ["Why", this.query.name(step.reason || "no reason was given")], ["State", state], ["At", `${time(step.at)} UTC`],
       ["Cost", costOf(step.cost)],
     ];
     if (step.value_count) {
@@ -170,15 +210,15 @@ class Detail {
     const rows = [["At", `${time(step.at)} UTC`], ["Window after it", `${n(step.active)} tokens in ${counted(step.entries, "entry", "entries")}`]];
     if (step.kind === "retracted") {
       const undo = undoneBy.get(step);
-      rows.unshift(["Why", name(step.reason)], ["State", el("span", {}, step.state, undo ? " by " : "", undo ? this.link(undo) : "")]);
+      rows.unshift(["Why", this.query.name(step.reason)], ["State", el("span", {}, step.state, undo ? " by " : "", undo ? this.link(undo) : "")]);
       rows.push(["Id", idOf(step.id)], ...this.restore(step));
     }
     if (step.kind === "undone") rows.unshift([steps[step.undoes].kind === "retracted" ? "Retraction" : "Compression", this.link(steps[step.undoes])]);
-    if (step.kind === "opened") rows.unshift(...observed(step.changes || {}).map(([key, value]) => [key, name(String(value))]));
-    if (step.kind === "configured" || step.kind === "described") rows.unshift(...Object.entries(step.changes || {}).map(([key, value]) => [key, name(JSON.stringify(value))]));
+    if (step.kind === "opened") rows.unshift(...observed(step.changes || {}).map(([key, value]) => [key, this.query.name(value)]));
+    if (step.kind === "configured" || step.kind === "described") rows.unshift(...Object.entries(step.changes || {}).map(([key, value]) => [key, this.query.name(JSON.stringify(value))]));
     if (step.kind === "usage") {
       rows.unshift(["Reported", `${n(step.reported || 0)} tokens in (${n(step.cached || 0)} from the cache, ${n(step.cache_written || 0)} written to it), ${n(step.output || 0)} out`],
-        ["Estimated", n(step.estimated || 0)], ["Model", step.model ? name(step.model) : "not named"]);
+        ["Estimated", n(step.estimated || 0)], ["Model", step.model ? this.query.name(step.model) : "not named"]);
     }
     return rows;
   }
@@ -206,7 +246,7 @@ class Detail {
         `Show ${counted(originals.length - MANY, "more original")}`);
       left.append(more);
     }
-    return el("article", { class: "pair" },
+    return el("article", { class: "pair" }, this.found(item, originals),
       el("header", {},
         el("h4", {}, `${counted(originals.length, "original")}, ${n(originals.reduce((sum, at) => sum + entries[at].tokens, 0))} tokens`),
         el("h4", {}, item.entry === undefined ? "Dropped" : `${METHODS[item.method]}, ${n(item.after)} tokens`)),
@@ -214,22 +254,34 @@ class Detail {
       judged.length ? valueTable(judged) : el("p", { class: "hint" }, "The originals have no exact values (paths, identifiers, numbers, dates, addresses)."));
   }
 
+  // Links to the originals that have what is searched for, which may be behind a button.
+  found(item, originals) {
+    const behind = this.search.behind(item);
+    if (!behind.length) return null;
+    const links = behind.slice(0, MANY).map((at) => el("li", {}, this.reference(at)));
+    const more = behind.length > MANY ? el("li", {}, `and ${n(behind.length - MANY)} more`) : null;
+    return el("div", { class: "found" }, el("p", {}, `${n(behind.length)} of ${counted(originals.length, "original")} found`),
+      el("ul", { class: "touched" }, ...links, more));
+  }
+
   original(at, state) {
     const entry = entries[at];
+    const found = this.search.found.entries.has(at) ? this.query.marks(entry.text) : [];
     const marks = (entry.values || []).flatMap((value) => standing(entry.text, values[value])
       .map(([start, end]) => [start, end, `v-${state.get(values[value])}`, WHERE[state.get(values[value])][1]]));
     return el("section", { class: "original" },
       el("h5", {}, el("span", { class: `dot t-${entry.type}` }), this.reference(at), entry.name ? name(entry.name) : null,
         el("span", { class: "tokens" }, n(entry.tokens))),
-      ...this.content(entry, sortedMarks(marks)));
+      ...this.content(entry, sortedMarks(marks, found)));
   }
 
   replacement(item, judged) {
     if (item.entry === undefined) return el("p", { class: "stands hint" }, "Nothing stands for these in the window.");
     const entry = entries[item.entry];
-    const marks = judged.filter((each) => each.where === "replacement" || each.where === "ledger")
+    const found = this.search.found.entries.has(item.entry) ? this.query.marks(entry.text) : [];
+    const marks = judged.filter((each) => each.where === "replacement" || each.where === "state")
       .flatMap((each) => standing(entry.text, each.value).map(([start, end]) => [start, end, `v-${each.where}`, WHERE[each.where][1]]));
-    return el("div", { class: "stands" }, ...this.content(entry, sortedMarks(marks), BRIEF));
+    return el("div", { class: "stands" }, ...this.content(entry, sortedMarks(marks, found), BRIEF));
   }
 }
 
@@ -241,6 +293,8 @@ function valuesOf(item, originals) {
   for (const at of originals) for (const value of entries[at].values || []) found.set(value, entries[at].seq);
   return [...found].map(([value, seq]) => ({ value: values[value], seq, where: where.get(value) || "lost" }));
 }
+
+const sectionsOf = (block) => Object.entries(block.sections || {}).map(([title, count]) => `${title} ${n(count)}`).join(", ") || "texts that were left out";
 
 function valueTable(judged) {
   const groups = Object.keys(WHERE).map((where) => [where, judged.filter((each) => each.where === where)]);
@@ -260,9 +314,11 @@ function valueTable(judged) {
 
 const chip = (each) => el("li", {}, el("code", { class: `v-${each.where}`, title: `last in #${each.seq}` }, name(each.value)));
 
-// A text in full, or its beginning and a way to the rest.
-function body(entry, marks, most) {
+// A text in full, or its beginning up to the first match and a button for the rest.
+function body(entry, marks, least) {
   const text = entry.text;
+  const first = marks.find(([, , kind]) => kind === "hit");
+  const most = first ? Math.max(least, first[1] + BRIEF) : least;
   if (!text) return el("p", { class: "hint" }, entry.deleted ? "Deleted." : report.content === "none" ? "Left out." : "No text.");
   const shown = el("pre", { dir: "auto", tabindex: "0" });
   shown.append(nodes(text.slice(0, most), marks.filter(([, end]) => end <= most)));

@@ -85,7 +85,14 @@ function logItems() {
   return items;
 }
 
-const windowItems = (view) => view.slots.map((number) => ({ entry: number, seq: entries[number].seq, type: entries[number].type }));
+function windowItems(view) {
+  const items = view.slots.map((number) => ({ entry: number, seq: entries[number].seq, type: entries[number].type }));
+  if (view.block) {
+    const [number, before] = view.block;
+    items.splice(before, 0, { block: blocks[number], seq: blocks[number].seq, type: "state" });
+  }
+  return items;
+}
 
 class List {
   constructor(place, describe, choose) {

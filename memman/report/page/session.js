@@ -2,8 +2,9 @@
 
 const entries = [];
 const steps = [];
+const blocks = [];
 const values = [];
-const lists = { entries, steps, values };
+const lists = { entries, steps, blocks, values };
 let report = {};
 for (const block of document.querySelectorAll("script[data-name]")) {
   const read = JSON.parse(block.textContent);
@@ -37,16 +38,18 @@ steps.forEach((step) => { if (step.undoes !== undefined) undoneBy.set(steps[step
 // entry that is not in it the step that took it out.
 function windowAt(seq) {
   let slots = [];
+  let block; // the number of the state block, and of the entries before it
   const taken = new Map();
   for (let at = 1; at <= seq; at += 1) {
     if (addedAt[at] >= 0) slots.push(addedAt[at]);
     const step = steps[stepAt[at]];
+    if (step) block = step.block;
     if (!step || !step.splices) continue;
     slots = spliced(slots, step.splices);
     for (const [, , come] of step.splices) for (const number of come) taken.delete(number);
     for (const number of spliced.gone) taken.set(number, step);
   }
-  return { seq, slots, taken, shown: new Set(slots), tokens: activeAt[seq] };
+  return { seq, slots, block, taken, shown: new Set(slots), tokens: activeAt[seq] };
 }
 
 function spliced(slots, splices) {

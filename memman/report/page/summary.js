@@ -2,12 +2,12 @@
 
 const LABELS = {
   system_prompt: "system prompt", tools: "tool definitions", message: "messages", tool_call: "tool calls",
-  tool_result: "tool results", context: "context", summary: "summaries and digests", framing: "framing",
+  tool_result: "tool results", context: "context", summary: "summaries and digests", state: "state block", framing: "framing",
   free: "free",
 };
 const SINGLE = {
   message: "message", tool_call: "tool call", tool_result: "tool result", context: "context",
-  summary: "summary", step: "change",
+  summary: "summary", state: "state block", step: "change",
 };
 const HINTS = { framing: "sent around the entries, or set aside" };
 

@@ -103,19 +103,6 @@ function copyable(text) {
 // An id on one line; all of it is in its title.
 const idOf = (text) => el("span", { class: "id", title: text }, name(text));
 
-// Where a text of one's own stands in another, without regard to case.
-function occurrences(text, query) {
-  const found = [];
-  if (!query) return found;
-  const low = text.toLowerCase();
-  // Where lower case changes the length, places would be off: then only the same case is found.
-  const [inside, wanted] = low.length === text.length ? [low, query.toLowerCase()] : [text, query];
-  for (let at = inside.indexOf(wanted); at >= 0; at = inside.indexOf(wanted, at + wanted.length)) {
-    found.push([at, at + wanted.length, "hit"]);
-  }
-  return found;
-}
-
 const JOINED = /^[A-Za-z0-9]{2}$/;
 
 // Where an exact value stands as a word of its own.
@@ -130,10 +117,11 @@ function standing(text, value) {
   return found;
 }
 
-// Marks in order of their places; of two that overlap the longer stands.
-function sortedMarks(marks) {
+// Marks in order of their places; of two that overlap the match of a search is kept, else the longer one.
+function sortedMarks(marks, hits = []) {
   const found = [];
-  for (const mark of marks.sort((one, other) => one[0] - other[0] || other[1] - one[1])) {
+  const order = (one, other) => one[0] - other[0] || other[1] - one[1];
+  for (const mark of [...hits, ...marks.filter((mark) => !hits.some((hit) => hit[0] < mark[1] && mark[0] < hit[1]))].sort(order)) {
     if (!found.length || mark[0] >= found[found.length - 1][1]) found.push(mark);
   }
   return found;

@@ -11,6 +11,7 @@ from memman.testing.stores.capabilities import (
 )
 from memman.testing.stores.records import AT, added, retraction, summary_of
 from memman.testing.stores.required import AppendLaws, CommitLaws, DeleteLaws, ReadLaws, ThreadLaws
+from memman.testing.stores.search import SearchLaws
 
 __all__ = ["AT", "StoreConformance", "added", "erase_entries", "retraction", "summary_of"]
 
@@ -27,6 +28,7 @@ class StoreConformance(
     FeedLaws,
     LeaseLaws,
     EraseLaws,
+    SearchLaws,
 ):
     """Derive a test class from it and implement `make_store`; every law becomes a test.
 

@@ -13,7 +13,17 @@ import msgspec
 from memman.entries import encode_json
 from memman.errors import InvalidInput, StoreConflict
 from memman.protocols import Appended, FeedItem
-from memman.records import Added, Compressed, Deleted, Record, SessionTotals, Undone, encode
+from memman.records import (
+    Added,
+    Compressed,
+    Deleted,
+    Record,
+    SessionTotals,
+    StateSetter,
+    Undone,
+    encode,
+    tainted_by,
+)
 from memman.testing.laws import in_threads, refused
 from memman.testing.stores.base import (
     StoreLaws,
@@ -36,8 +46,10 @@ from memman.testing.stores.records import (
     opening,
     reporting,
     retraction,
+    state_of,
     summary_of,
 )
+from memman.window import STATE_INDEX, Window
 
 _WRITERS = 8
 _EACH = 40
@@ -425,6 +437,31 @@ class EraseLaws(StoreLaws):
         texts = [item.entry.text for item in left.replacements if item.entry]
         assert texts == ["", "secret"]
         assert [item.ids for item in left.replacements] == [("a",), ("b",)]
+
+    def test_erase_reaches_every_state_block(self) -> None:
+        store = filled(self.make_store_with("erase"))
+        state = state_of("a", "b", text="secret")
+        window = items((1, -1, 1), (0, 0, 2), (3, -1, 3), (0, STATE_INDEX, 2))
+        store.commit("s", 0, (summary_of("k", ["b"], state=state),), window, 3)
+        window = items((1, -1, 1), (0, 0, 2), (0, STATE_INDEX, 2))
+        store.commit("s", 1, (summary_of("m", ["k/0", "c"], state=state),), window, 4)
+        undone = Undone(id="n", at=AT, compression_id="m", state=state)
+        window = items((1, -1, 1), (4, 0, 2), (3, -1, 3), (0, STATE_INDEX, 2))
+        store.commit("s", 2, (undone,), window, 5)
+        store.append("s", (added("d"),))
+        left = state.without({"a"})
+        deletion = Deleted(id="x", at=AT, ids=("a",), entries=1, tokens=1, state=left)
+        ids = tainted_by([record for _, record in log_of(store)], frozenset({"a"}))
+        window = items((4, 0, 2), (3, -1, 3), (7, -1, 7), (0, STATE_INDEX, 2))
+        store.erase("s", 3, deletion, window, 7, ids)
+        store = self.reopen(store)
+        found = [record for _, record in store.read("s") if isinstance(record, StateSetter)]
+        assert [record.id for record in found] == ["k", "m", "n", "x"]
+        assert [record.state for record in found] == [left] * 4
+        assert not any(b"secret-a" in encode(record) for record in found)
+        shown = Window.from_snapshot(snapshot_of(store)).state
+        assert shown is not None
+        assert shown.state == left
 
     def test_retried_erase_changes_nothing(self) -> None:
         store = filled(self.make_store_with("erase"))

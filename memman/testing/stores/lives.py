@@ -10,10 +10,19 @@ import msgspec
 
 from memman.errors import EntryNotFound, Refused
 from memman.log import History, places_for_commit
-from memman.protocols import SessionInfo, Store
-from memman.records import Cleared, Deleted, Record, Undone
+from memman.protocols import SessionInfo, Store, StoredItem
+from memman.records import Cleared, Deleted, Record, Undone, encode, tainted_by
 from memman.testing.stores.base import snapshot_of
-from memman.testing.stores.records import AT, added, clearing, pinning, retraction, summary_of
+from memman.testing.stores.records import (
+    AT,
+    added,
+    clearing,
+    pinning,
+    retraction,
+    state_of,
+    summary_of,
+)
+from memman.window import Window
 
 _STEPS = 40
 
@@ -32,13 +41,30 @@ def play(store: Store, rng: random.Random) -> None:
         else:
             for late in behind if not isinstance(record, Cleared) else ():
                 store.append("s", (late,))  # between the plan and its commit
-            places = places_for_commit(history.state.window, record)
-            store.commit("s", snapshot_of(store).epoch, (record,), places, head)
+            _commit(store, record, places_for_commit(history.state.window, record), head)
         folded = History.of(store.read("s"))
-        assert [item.place() for item in folded.items] == [p for p, _ in snapshot_of(store).window]
-        assert snapshot_of(store).totals == folded.totals
+        window = folded.state.window
+        snapshot = snapshot_of(store)
+        assert [item.place() for item in window.stored_items] == [
+            place for place, _ in snapshot.window
+        ]
+        stored = Window.from_snapshot(snapshot).state
+        assert (stored and stored.state) == (window.state and window.state.state)
+        assert snapshot.totals == folded.totals
         titles = [(info.entries, info.first_line) for info in _listed(store)]
         assert titles in ([], [(folded.totals.entries, folded.totals.first_line)])
+
+
+def _commit(store: Any, record: Record, places: list[StoredItem], head: int) -> None:
+    """Commit a change of shape; a deletion is an erasure, if the store has that."""
+    epoch = snapshot_of(store).epoch
+    if not isinstance(record, Deleted) or not hasattr(store, "erase"):
+        store.commit("s", epoch, (record,), places, head)
+        return
+    tainted = tainted_by([each for _, each in store.read("s")], frozenset(record.ids))
+    store.erase("s", epoch, record, places, head, tainted)
+    left = [encode(each) for _, each in store.read("s")]
+    assert not any(f'"kept-{name}"'.encode() in payload for name in record.ids for payload in left)
 
 
 def _listed(store: Any) -> Iterable[SessionInfo]:
@@ -54,7 +80,10 @@ def _change(history: History, rng: random.Random, record_id: str) -> Record | No
             case "compress":
                 ids = [item.entry.id for item in history.items]
                 at = rng.randrange(len(ids))
-                record: Record = summary_of(record_id, ids[at : at + rng.randint(1, 4)])
+                run = ids[at : at + rng.randint(1, 4)]
+                known = rng.sample(list(history.added), min(3, len(history.added)))
+                state = state_of(*known) if known and rng.random() < 0.8 else None
+                record: Record = summary_of(record_id, run, state=state)
             case "undo":
                 undone = rng.choice(list(history.compressions) or [chosen])
                 record = Undone(id=record_id, at=AT, compression_id=undone)

@@ -22,6 +22,7 @@ from memman.records import (
     Undone,
     UsageReported,
 )
+from memman.state import State, StateItem, state_text
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -33,7 +34,20 @@ def added(entry_id: str, text: str = "text", tokens: int = 1, **fields: Any) -> 
     return Added(Entry(id=entry_id, content=text, token_count=count, **settings))
 
 
-def summary_of(compression_id: str, *runs: Sequence[str], text: str = "short") -> Compressed:
+def state_of(*ids: str, text: str = "kept") -> State:
+    """A state block with an exact value of each of these entries, and one of them all."""
+    values = {f"{text}-{name}": (number,) for number, name in enumerate(ids)}
+    shared = {f"{text}-of-all": tuple(range(len(ids)))}
+    made = tuple(
+        StateItem("value", "", value, sources, 1, 1.0, True)
+        for value, sources in (values | shared).items()
+    )
+    return State(state_text(made), TokenCount(len(ids) + 1, counter="test"), made, ids)
+
+
+def summary_of(
+    compression_id: str, *runs: Sequence[str], text: str = "short", state: State | None = None
+) -> Compressed:
     """A record that replaces each run by an entry called `<compression_id>/<number>`."""
     replacements = tuple(
         Replacement(tuple(run), _replacement(f"{compression_id}/{number}", text), "summary")
@@ -46,6 +60,7 @@ def summary_of(compression_id: str, *runs: Sequence[str], text: str = "short") -
         reason="test",
         tokens_before=0,
         tokens_after=0,
+        state=state,
     )
 
 
@@ -107,10 +122,10 @@ def one_of_each_plain() -> list[Record]:
 def one_of_each() -> list[Record]:
     return [
         *one_of_each_plain(),
-        summary_of("k", ["a"]),
-        Undone(id="n", at=AT + timedelta(microseconds=1), compression_id="k"),
+        summary_of("k", ["a"], state=state_of("a", text="nul \x00 \u2028 \u4e2d")),
+        Undone(id="n", at=AT + timedelta(microseconds=1), compression_id="k", state=state_of("a")),
         pinning("p", "a"),
-        Deleted(id="d", at=AT, ids=("a",), entries=1, tokens=3),
+        Deleted(id="d", at=AT, ids=("a",), entries=1, tokens=3, state=state_of("b")),
         added("b"),
         retraction("r", "b", lost_tokens=1),
         Undone(id="s", at=AT, compression_id="r", restored=("b",), restored_tokens=1),

@@ -37,8 +37,10 @@ from memman.testing.stores.records import (
     pinning,
     reporting,
     retraction,
+    state_of,
     summary_of,
 )
+from memman.window import STATE_INDEX, Window
 
 T = TypeVar("T")
 _WRITERS = 8
@@ -316,6 +318,20 @@ class CommitLaws(StoreLaws):
         window = items((0, 0, 1), (2, -1, 2), (0, 1, 3))
         store.commit("s", 0, (summary_of("k", ["a"], ["c"]),), window, 3)
         assert ids_shown(store) == ["k/0", "b", "k/1"]
+
+    def test_state_block_has_an_item_of_its_own(self) -> None:
+        store = filled(self.make_store())
+        window = items((0, 0, 1), (2, -1, 2), (3, -1, 3), (0, STATE_INDEX, 1))
+        record = summary_of("k", ["a"], state=state_of("a"))
+        store.commit("s", 0, (record,), window, 3)
+        store.append("s", (added("d"),))
+        found = Window.from_snapshot(snapshot_of(self.reopen(store)))
+        assert [item.entry.id for item in found.items] == ["k/0", "b", "c", "d"]
+        assert found.state is not None
+        assert (found.state.state, found.state.item.position) == (state_of("a"), 1)
+        undone = Undone(id="n", at=AT, compression_id="k")
+        store.commit("s", 1, (undone,), items((1, -1, 1), (2, -1, 2), (3, -1, 3), (4, -1, 4)), 4)
+        assert Window.from_snapshot(snapshot_of(self.reopen(store))).state is None
 
     def test_window_is_the_fold_of_the_log(self) -> None:
         for seed in range(self.lives):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from memman.protocols import SummaryReply
+from memman.protocols import RequestPrefix, SummaryReply
 from memman.providers import SYSTEM, Clients, ProviderSummarizer, billed
 from memman_anthropic.clients import of_anthropic
 
@@ -34,6 +34,7 @@ class AnthropicSummarizer(ProviderSummarizer):
     """
 
     needs = ("anthropic", "memman-anthropic")
+    prefix_formats = ("anthropic",)
 
     def __init__(
         self,
@@ -59,6 +60,22 @@ class AnthropicSummarizer(ProviderSummarizer):
         create = self._clients.sync().messages.create
         return create(**asked, timeout=seconds, extra_headers=_HEADERS)
 
+    def call_on(self, prefix: RequestPrefix, instruction: str, most: int, seconds: float) -> Any:
+        """Return a message of `messages.create` behind the session's last request.
+
+        Another `tool_choice` than the agent's would lose the cached messages, so none is sent.
+        """
+        head = {"system": prefix.system, "tools": prefix.tools}
+        asked = {
+            "model": self._name,
+            **{name: value for name, value in head.items() if value},
+            "messages": [*prefix.messages, {"role": "user", "content": instruction}],
+            "max_tokens": most,
+            **self._options,
+        }
+        create = self._clients.sync().messages.create
+        return create(**asked, timeout=seconds, extra_headers=_HEADERS)
+
     def read(self, answer: Any) -> SummaryReply:
         """Return the reply in the message."""
         texts = [block.text for block in answer.content or () if block.type == "text"]
@@ -68,4 +85,5 @@ class AnthropicSummarizer(ProviderSummarizer):
             usage=billed(answer.usage),
             truncated=answer.stop_reason in _CUT_OFF,
             refused=answer.stop_reason == "refusal",
+            calls_tool=any(block.type == "tool_use" for block in answer.content or ()),
         )

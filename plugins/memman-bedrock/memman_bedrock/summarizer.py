@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from memman.protocols import SummaryReply
+from memman.formats.bedrock import sdk_messages
+from memman.protocols import RequestPrefix, SummaryReply
 from memman.providers import SYSTEM, ProviderSummarizer, billed, model_ref
 from memman_bedrock.clients import Clients, mapped_errors
 from memman_bedrock.models import bedrock_model, region_of
@@ -35,6 +36,7 @@ class BedrockSummarizer(ProviderSummarizer):
     """
 
     needs = ("boto3", "memman-bedrock")
+    prefix_formats = ("bedrock",)
 
     def __init__(
         self,
@@ -52,10 +54,36 @@ class BedrockSummarizer(ProviderSummarizer):
 
     def call(self, prompt: str, most: int, seconds: float) -> Any:
         """Return a response of `converse`."""
+        head = {"system": [{"text": self._system}]}
+        return self._converse(
+            [{"role": "user", "content": [{"text": prompt}]}], head, most, seconds
+        )
+
+    def call_on(self, prefix: RequestPrefix, instruction: str, most: int, seconds: float) -> Any:
+        """Return a response of `converse` behind the session's last request.
+
+        The instruction joins a last message of the user, for Converse wants the roles in turn.
+        """
+        messages, block = sdk_messages(prefix.messages), {"text": instruction}
+        if messages and messages[-1]["role"] == "user":
+            messages[-1]["content"] = [*messages[-1]["content"], block]
+        else:
+            messages.append({"role": "user", "content": [block]})
+        head: dict[str, Any] = {}
+        if prefix.system:
+            text = isinstance(prefix.system, str)
+            head["system"] = [{"text": prefix.system}] if text else prefix.system
+        if prefix.tools:
+            head["toolConfig"] = {"tools": prefix.tools}
+        return self._converse(messages, head, most, seconds)
+
+    def _converse(
+        self, messages: list[Any], head: Mapping[str, Any], most: int, seconds: float
+    ) -> Any:
         asked = {
             "modelId": self._name,
-            "system": [{"text": self._system}],
-            "messages": [{"role": "user", "content": [{"text": prompt}]}],
+            **head,
+            "messages": messages,
             "inferenceConfig": {"maxTokens": most},
             **self._options,
         }
@@ -74,4 +102,5 @@ class BedrockSummarizer(ProviderSummarizer):
             usage=billed(answer.get("usage")),
             truncated=ended in _CUT_OFF,
             refused=ended in _REFUSALS,
+            calls_tool=any("toolUse" in block for block in message.get("content", ())),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from memman.protocols import SummaryReply
+from memman.protocols import RequestPrefix, SummaryReply
 from memman.providers import SYSTEM, ProviderSummarizer, billed
 from memman_google.clients import Clients
 from memman_google.endpoints import wants_vertex
@@ -39,6 +39,7 @@ class GoogleSummarizer(ProviderSummarizer):
     """
 
     needs = ("google.genai", "memman-google")
+    prefix_formats = ("gemini",)
 
     def __init__(
         self,
@@ -55,10 +56,28 @@ class GoogleSummarizer(ProviderSummarizer):
 
     def call(self, prompt: str, most: int, seconds: float) -> Any:
         """Return a response of `models.generate_content`."""
+        return self._generated(prompt, {"system_instruction": self._system}, most, seconds)
+
+    def call_on(self, prefix: RequestPrefix, instruction: str, most: int, seconds: float) -> Any:
+        """Return a response behind the session's last request.
+
+        The instruction joins a last content of the user, for Gemini wants the roles in turn.
+        """
+        head = {"system_instruction": prefix.system, "tools": prefix.tools}
+        contents, part = prefix.messages, {"text": instruction}
+        if contents and contents[-1]["role"] == "user":
+            last = {**contents[-1], "parts": [*contents[-1]["parts"], part]}
+            contents = [*contents[:-1], last]
+        else:
+            contents = [*contents, {"role": "user", "parts": [part]}]
+        given = {name: value for name, value in head.items() if value}
+        return self._generated(contents, given, most, seconds)
+
+    def _generated(self, contents: Any, head: Mapping[str, Any], most: int, seconds: float) -> Any:
         from google.genai.types import GenerateContentConfig
 
         fields = {
-            "system_instruction": self._system,
+            **head,
             "max_output_tokens": most,
             "http_options": http_options(seconds),
             **self._options,
@@ -66,7 +85,7 @@ class GoogleSummarizer(ProviderSummarizer):
         config = GenerateContentConfig(**fields)
         with self._clients.mapped_errors():
             generate = self._clients.ready().models.generate_content
-            return generate(model=self._name, contents=prompt, config=config)
+            return generate(model=self._name, contents=contents, config=config)
 
     def read(self, answer: Any) -> SummaryReply:
         """Return the reply in the response, without the model's thoughts."""
@@ -82,6 +101,7 @@ class GoogleSummarizer(ProviderSummarizer):
             usage=billed(answer.usage_metadata),
             truncated=ended == "MAX_TOKENS",
             refused=bool(blocked) or ended in _REFUSALS,
+            calls_tool=any(part.function_call for part in parts),
         )
 
 

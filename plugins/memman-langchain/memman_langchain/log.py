@@ -18,11 +18,11 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from memman import Context, InvalidInput, MemoryManager, SessionExists, SessionNotFound, valid_id
-from memman.records import Compressed, Deleted
+from memman.records import Compressed, Deleted, ids_retracted_by
 
 FORMAT = "langchain"
 _logger = logging.getLogger("memman")
-_MOST_THREADS = 1_000
+MOST_THREADS = 1_000
 _MOST_BRANCHES = 16  # of one thread
 
 _Mark = tuple[str, int]  # a message: its id, and a hash of its content and calls
@@ -45,7 +45,7 @@ class MessageLog:
         if not isinstance(memory, MemoryManager):
             raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
         self.memory = memory
-        self._threads: LRUCache[str, _Thread] = LRUCache(_MOST_THREADS)
+        self._threads: LRUCache[str, _Thread] = LRUCache(MOST_THREADS)
         self._lock = RLock()
 
     def follow(
@@ -82,12 +82,23 @@ class MessageLog:
         Raises:
             BudgetExceeded: the shortest context exceeds the budget.
         """
+        return self.built(session_id, messages, pending=pending, **build)[0]
+
+    def built(
+        self,
+        session_id: str,
+        messages: Sequence[BaseMessage],
+        *,
+        pending: Sequence[BaseMessage] = (),
+        **build: Any,
+    ) -> tuple[list[BaseMessage], Context]:
+        """Return the messages to send, as `context` does, and the context that they are of."""
         context = self.memory.build_context(
             session_id, format=FORMAT, pending=list(pending) or None, missing_ok=True, **build
         )
         own = dict(zip(map(valid_id, ids_of(messages)), messages, strict=True))
         own |= {f"pending:{index}": message for index, message in enumerate(pending)}
-        return _native(context, own)
+        return _native(context, own), context
 
 
 class _Log(NamedTuple):
@@ -140,8 +151,7 @@ class _Thread:
             if isinstance(record, Deleted):
                 gone |= set(record.ids)
             elif isinstance(record, Compressed):
-                retracted = (item.ids for item in record.replacements if item.method == "retract")
-                gone |= set().union(*retracted)
+                gone |= set(ids_retracted_by(record))
         messages = gone | {entry.rpartition(":")[0] for entry in gone}
         return {mark[0] for mark in marks if valid_id(mark[0]) in messages}
 

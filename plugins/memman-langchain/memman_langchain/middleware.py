@@ -6,19 +6,25 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import takewhile
-from typing import Annotated, Any, NotRequired, cast
+from threading import Lock
+from typing import Annotated, Any, Literal, NotRequired, cast
 
+from cachetools import LRUCache, cached
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr
 from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.runtime import Runtime
+from langgraph.prebuilt import ToolRuntime
+from langgraph.runtime import Runtime, get_runtime
 
-from memman import BudgetExceeded, InvalidInput, MemoryManager, valid_id
+from memman import BudgetExceeded, InvalidInput, MemoryManager, RecallTool, valid_id
+from memman_langchain.caching import cached as with_cache
 from memman_langchain.log import (
+    MOST_THREADS,
     MessageLog,
     fitted,
     ids_of,
@@ -28,6 +34,9 @@ from memman_langchain.log import (
 from memman_langchain.models import model_name
 
 _logger = logging.getLogger("memman")
+_NO_THREAD = (
+    "[memman: nothing can be recalled: this run has no thread id, so its messages are not stored]"
+)
 _LESS = 0.7  # of the limit that the provider named: its counts and memman's differ
 
 _Request = ModelRequest[Any]
@@ -55,6 +64,9 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
             log keeps them.
         session_id: the session, or a function of the runtime that returns it; by default the id of the
             thread, with `/NODE` for an agent inside a node of another graph.
+        recall: whether the agent gets the tool `recall`, which returns entries that left the context.
+        cache: "auto" has the provider keep the unchanged beginning of each request: the caching middleware
+            of langchain-anthropic and langchain-aws places marks, and OpenAI gets a key. Leave theirs out.
     """
 
     state_schema = MemmanState
@@ -67,6 +79,8 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         budget: int | None = None,
         trim_state: bool = False,
         session_id: str | Callable[[Runtime[Any]], str] | None = None,
+        recall: bool = False,
+        cache: Literal["auto"] | None = None,
     ) -> None:
         super().__init__()
         self.memory = memory
@@ -74,6 +88,25 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         self._budget = budget
         self._trim_state = trim_state
         self._session_id = session_id
+        self._cache = cache
+        # Notices name the tool of a session as long as it exists, so the newest ones are kept.
+        tools: LRUCache[str, RecallTool] = LRUCache(MOST_THREADS)
+        self._recall_of = cached(tools, lock=Lock())(memory.recall_tool)
+        self.tools: list[BaseTool] = [self._recall_tool()] if recall else []
+
+    def _recall_tool(self) -> BaseTool:
+        """Return the agent's tool, which serves the sessions of all threads."""
+
+        def recall(runtime: ToolRuntime[Any, Any], **arguments: Any) -> str:
+            thread, branch = self._session(runtime.state, get_runtime())
+            if thread is None:
+                return _NO_THREAD
+            return self._recall_of(branch or valid_id(thread))(arguments)
+
+        tool = self.memory.recall_tool("any")  # the definition is the same for each session
+        return StructuredTool(
+            name=tool.name, description=tool.description, args_schema=tool.parameters, func=recall
+        )
 
     def before_model(self, state: MemmanState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Add the new messages to the log; name the session in the state."""
@@ -124,6 +157,8 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         thread, branch = self._session(state, runtime)
         if thread is None or not state["messages"]:
             return None
+        if self.tools:
+            self._recall_of(branch or valid_id(thread))
         session = self.log.follow(thread, state["messages"], branch=branch)
         update: dict[str, Any] = {}
         if session != branch:
@@ -158,17 +193,21 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         own = {message.id for message in request.state["messages"]}
         pending = [message for message in request.messages if message.id not in own]
         lead = list(takewhile(lambda message: message.id not in own, request.messages))
+        context = None
         try:
             if thread is None:
                 messages = fitted(self.memory, request.messages, **build)
             else:
                 session = session or valid_id(thread)
-                messages = self.log.context(session, request.messages, pending=pending, **build)
+                messages, context = self.log.built(
+                    session, request.messages, pending=pending, cache=self._cache, **build
+                )
                 rest = [each for each in messages if all(each is not first for first in lead)]
                 messages = [*lead, *rest]
         except BudgetExceeded as error:
             raise ContextOverflowError(str(error)) from error
-        return request.override(messages=cast("list[AnyMessage]", messages))
+        sent = request.override(messages=cast("list[AnyMessage]", messages))
+        return with_cache(sent, context) if context is not None and self._cache else sent
 
     def _fit_again(
         self, request: _Request, refused: _Request, error: ContextOverflowError

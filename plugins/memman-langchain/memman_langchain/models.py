@@ -10,7 +10,8 @@ from langchain_core.messages import AIMessage, MessageLikeRepresentation, conver
 from langchain_core.runnables import RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 
-from memman import MemoryManager, Summarizer, SummaryReply, SummaryRequest, SummaryUsage
+from memman import MemoryManager, Summarizer, SummaryReply, SummaryRequest
+from memman.providers import billed
 
 _ENDS = ("finish_reason", "stop_reason", "done_reason")
 
@@ -66,7 +67,7 @@ class _ChatModelSummarizer:
         return SummaryReply(
             text=str(reply.text),
             model=said.get("model_name") or model_name(self._model),
-            usage=SummaryUsage(usage["input_tokens"], usage["output_tokens"]) if usage else None,
+            usage=billed(usage) if usage else None,
             truncated=end in ("length", "max_tokens", "MAX_TOKENS"),
             refused=_is_refused(reply, end),
         )

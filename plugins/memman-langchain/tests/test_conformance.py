@@ -60,7 +60,7 @@ class ChatModel(BaseChatModel):
         return AIMessage(
             content,
             tool_calls=[
-                {"name": call.name, "args": {"path": call.path}, "id": call.call_id}
+                {"name": call.name, "args": call.arguments, "id": call.call_id}
                 for call in reply.calls
             ],
             usage_metadata=UsageMetadata(
@@ -104,7 +104,7 @@ class Driver(AdapterDriver):
             model,
             tools=tools,
             system_prompt="You review code.",
-            middleware=[MemmanMiddleware(self._memory)],
+            middleware=[MemmanMiddleware(self._memory, recall=self._model.recalls)],
             checkpointer=saver,
         )
 
@@ -199,7 +199,7 @@ class DeepDriver(Driver):
         return create_deep_agent(
             model,
             tools=tools,
-            middleware=[MemmanSummarization(self._memory)],
+            middleware=[MemmanSummarization(self._memory, recall=self._model.recalls)],
             checkpointer=saver,
         )
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, Final, Literal, cast
 
-from agents import Agent, ModelResponse, RunContextWrapper, RunHooks, TResponseInputItem, Usage
+from agents import (
+    Agent,
+    FunctionTool,
+    ModelResponse,
+    RunContextWrapper,
+    RunHooks,
+    TResponseInputItem,
+    Usage,
+)
 from agents.memory import OpenAIResponsesCompactionArgs, SessionSettings
 from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 from agents.run import CallModelData, ModelInputData
 
 from memman import InvalidInput, Memory, SessionNotFound, valid_id
-from memman_openai_agents.tools import tools_of
+from memman_openai_agents.tools import function_tool_of, tools_of
 
 logger = logging.getLogger("memman")
 _FORMAT: Final = "openai-responses"
@@ -31,8 +40,9 @@ class MemmanSession:
         session_settings: the SDK's settings; a limit applies to items of the log.
 
     `fit` goes into `RunConfig(call_model_input_filter=session.fit)`, so that every request fits, also in
-    the middle of a run; `hooks` into `Runner.run(hooks=session.hooks)`, so that counts follow the bill. An
-    object serves one run at a time.
+    the middle of a run; `hooks` into `Runner.run(hooks=session.hooks)`, so that counts follow the bill;
+    `recall` into `Agent(tools=[..., session.recall])`, so that the agent can read entries that left its
+    context. An object serves one run at a time.
     """
 
     def __init__(
@@ -133,6 +143,14 @@ class MemmanSession:
     def hooks(self) -> RunHooks[Any]:
         """Hooks that record the usage of each response to the session's context, to calibrate counts."""
         return UsageHooks(self._record)
+
+    @cached_property
+    def recall(self) -> FunctionTool:
+        """The agent's tool `recall`, which returns items that left the context.
+
+        From the first use of this attribute on, and as long as the session exists, notices name the tool.
+        """
+        return function_tool_of(self._aio.recall_tool(self.memman_id))
 
     async def _record(self, usage: Usage) -> None:
         if not usage.input_tokens or not self._fits_session:

@@ -1,4 +1,4 @@
-"""The definitions of everything that the runner sends as a tool, so that contexts are priced with it."""
+"""The definitions of everything that the runner sends as a tool, and memman's own tool."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from agents import Agent, AgentOutputSchema, AgentOutputSchemaBase, FunctionTool, Handoff, handoff
+from agents.tool_context import ToolContext
+
+from memman import AsyncRecallTool
 
 
 async def tools_of(agent: Agent[Any], servers: dict[str, list[Any]]) -> list[dict[str, Any]]:
@@ -19,6 +22,21 @@ async def tools_of(agent: Agent[Any], servers: dict[str, list[Any]]) -> list[dic
             tool for server in agent.mcp_servers for tool in await server.list_tools()
         ]
     return [*_own(agent), *map(_of_server, servers.get(agent.name, ()))]
+
+
+def function_tool_of(recall: AsyncRecallTool) -> FunctionTool:
+    """Return memman's tool as one of the SDK."""
+
+    async def answer(_: ToolContext[Any], arguments: str) -> str:
+        return await recall(arguments)
+
+    return FunctionTool(
+        name=recall.name,
+        description=recall.description,
+        params_json_schema=recall.parameters,
+        on_invoke_tool=answer,
+        strict_json_schema=False,  # strict schemas have no optional arguments
+    )
 
 
 def _own(agent: Agent[Any]) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,11 @@
 """memman as a session of the OpenAI Agents SDK: the laws of adapters, and the traps of this SDK."""
 
 import asyncio
-from itertools import count
+import json
+from itertools import count, pairwise
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import pytest
 from agents import (
@@ -21,8 +23,10 @@ from agents import (
 )
 from agents.memory import Session, SessionSettings
 from agents.memory.session import is_openai_responses_compaction_aware_session
+from agents.models.openai_responses import OpenAIResponsesModel
 from memman_openai_agents import MemmanSession
 from memman_openai_agents.tools import tools_of
+from openai import AsyncOpenAI
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
@@ -40,7 +44,8 @@ from openai.types.responses.response_usage import (
 from memman import AsyncMemoryManager, InvalidInput, MemoryConfig, MemoryManager, valid_id
 from memman.formats.rules import check
 from memman.records import UsageReported
-from memman.testing import AdapterConformance, AdapterDriver, FakeModel, ScriptedSummarizer
+from memman.testing import AdapterConformance, AdapterDriver, Answer, FakeModel, ScriptedSummarizer
+from memman.testing.loopback import loopback
 
 set_tracing_disabled(True)
 _NUMBERS = count()
@@ -97,7 +102,7 @@ class Fake(Model):
         reply = self.model.reply(items, system=system, tools=sent, natives=natives)
         output = [reasoning(reply.native)] if reply.native else []
         output += [message(reply.text)] if reply.text else []
-        output += [call(c.name, f'{{"path": "{c.path}"}}', c.call_id) for c in reply.calls]
+        output += [call(c.name, json.dumps(c.arguments), c.call_id) for c in reply.calls]
         return output, Usage(
             requests=1, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens
         )
@@ -155,8 +160,9 @@ class Driver(AdapterDriver):
             """Read a file."""
             return await model.read(path) if self.asynchronous else model.read_sync(path)
 
+        tools = [read, self.session.recall] if model.recalls else [read]
         self.agent = Agent(
-            name="reviewer", instructions="You review code.", tools=[read], model=Fake(model)
+            name="reviewer", instructions="You review code.", tools=tools, model=Fake(model)
         )
 
     def options(self):
@@ -547,3 +553,103 @@ def test_summaries_by_a_coroutine_work_in_run_sync():
         driver.run_sync(f"question {number}")
     assert "They read files." in str(memory.get_summaries("s"))
     memory.close()
+
+
+# ---------------------------------------------------------------- recall
+
+
+def test_agent_without_the_tool_does_not_know_old_results():
+    memory = make_memory(4_000)
+    model = FakeModel(memory, "openai-responses")
+    driver = Driver(memory, "s", model)
+
+    async def play():
+        for number in range(100):
+            await driver.run(f"question {number}")
+        paths = [result.splitlines()[0].removeprefix("# ") for result in model.results[::2]]
+        return [await driver.run(f"Which rate has {path}?") for path in paths]
+
+    assert asyncio.run(play()).count("I do not know.") >= 95
+    memory.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ("{", "[memman: the arguments are not valid JSON"),
+        ('{"query": 7}', "[memman: query must be a text, not 7]"),
+        ('{"query": "#99"}', "[memman: none of these can be recalled"),
+    ],
+)
+def test_wrong_recall_is_answered_with_a_text(session, arguments, answer, stream):
+    agent = agent_of([call("recall", arguments)], [message("well")], tools=[session.recall])
+    asyncio.run(run(agent, "what was it?", session, stream))
+    [output] = [item["output"] for item in agent.model.inputs[1] if "output" in item]
+    assert output.startswith(answer)
+    assert [entry.type for entry in session.memory.get_entries("s")] == [
+        "message", "tool_call", "tool_result", "message",
+    ]  # fmt: skip
+
+
+def test_async_manager_answers_recalls():
+    async def play():
+        memory = AsyncMemoryManager(config=MemoryConfig(max_tokens=2_500))
+        session = MemmanSession("s", memory)
+        agent = agent_of(
+            [call("recall", '{"query": "#2"}')], [message("ok")], tools=[session.recall]
+        )
+        await run(agent, "the code is 4711", session)
+        await memory.close()
+        return str(agent.model.inputs[1][-1]["output"])
+
+    assert "message of the user" in asyncio.run(play())
+
+
+# ---------------------------------------------------------------- the provider's cache
+
+
+def test_sdk_sends_a_key_of_the_session_over_compressions():
+    text = {"type": "output_text", "text": "It returns 1. " * 20, "annotations": []}
+    said = {
+        "type": "message",
+        "id": "m",
+        "role": "assistant",
+        "status": "completed",
+        "content": [text],
+    }
+    usage = {"input_tokens": 9, "output_tokens": 9, "total_tokens": 18,
+             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+             "output_tokens_details": {"reasoning_tokens": 0}}  # fmt: skip
+    reply = {"id": "r", "object": "response", "created_at": 1, "model": "gpt-5", "output": [said],
+             "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "usage": usage}  # fmt: skip
+    memory = MemoryManager(config=MemoryConfig(max_tokens=2_000, max_entries=None))
+
+    async def play(url):
+        target = urlsplit(url)
+
+        async def redirect(request):  # the SDK sends the key to OpenAI's own server only
+            request.url = request.url.copy_with(
+                scheme="http", host=target.hostname, port=target.port
+            )
+
+        client = AsyncOpenAI(api_key="none", base_url="https://api.openai.com/v1")
+        client._client.event_hooks = {"request": [redirect]}
+        model = OpenAIResponsesModel("gpt-5", client)
+        for turn in range(30):
+            session = MemmanSession("s", memory)  # as after a restart
+            config = RunConfig(call_model_input_filter=session.fit)
+            agent = Agent(name="a", instructions="You review code.", model=model)
+            await Runner.run(
+                agent, f"Is part {turn} sound? " * 9, session=session, run_config=config
+            )
+        await client.close()
+
+    with loopback("/responses", Answer(body=reply)) as server:
+        asyncio.run(play(server.url))
+        bodies = [request.body for request in server.received]
+    assert len(memory.get_summaries("s")) > 0
+    assert len({body["prompt_cache_key"] for body in bodies}) == 1
+    assert len({body["instructions"] for body in bodies}) == 1
+    kept = [two["input"][: len(one["input"])] == one["input"] for one, two in pairwise(bodies)]
+    assert len(kept) / 2 < sum(kept) < len(kept)  # all but those after a compression

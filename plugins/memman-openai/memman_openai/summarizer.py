@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from memman.protocols import SummaryReply, SummaryRequest
+from memman.protocols import RequestPrefix, SummaryReply, SummaryRequest
 from memman.providers import SYSTEM, Clients, ProviderSummarizer, billed, host_of, status_of
 from memman_openai.clients import API, of_openai
 
@@ -45,6 +45,7 @@ class OpenAISummarizer(ProviderSummarizer):
     """
 
     needs = ("openai", "memman-openai")
+    prefix_formats = ("openai-chat",)
 
     def __init__(
         self,
@@ -83,12 +84,25 @@ class OpenAISummarizer(ProviderSummarizer):
 
     def call(self, prompt: str, most: int, seconds: float) -> Any:
         """Return a completion of `chat.completions.create`."""
+        system = {"role": "system", "content": self._system}
+        return self._completion([system, _of_user(prompt)], {}, most, seconds)
+
+    def call_on(self, prefix: RequestPrefix, instruction: str, most: int, seconds: float) -> Any:
+        """Return a completion behind the session's last request; no tool may be called."""
+        fields: dict[str, Any] = {}
+        if prefix.tools:
+            fields |= {"tools": prefix.tools, "tool_choice": "none"}
+        if prefix.prompt_cache_key:
+            fields["prompt_cache_key"] = prefix.prompt_cache_key
+        return self._completion([*prefix.messages, _of_user(instruction)], fields, most, seconds)
+
+    def _completion(
+        self, messages: list[Any], fields: Mapping[str, Any], most: int, seconds: float
+    ) -> Any:
         asked = {
             "model": self._name,
-            "messages": [
-                {"role": "system", "content": self._system},
-                {"role": "user", "content": prompt},
-            ],
+            "messages": messages,
+            **fields,
             self._limit: most,
             **self._options,
         }
@@ -107,7 +121,12 @@ class OpenAISummarizer(ProviderSummarizer):
             usage=billed(answer.usage),
             truncated=ended == "length",
             refused=ended == "content_filter" or bool(refusal),
+            calls_tool=bool(getattr(message, "tool_calls", None)),
         )
+
+
+def _of_user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
 
 
 def _server(url: str) -> str:

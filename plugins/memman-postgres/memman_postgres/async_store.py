@@ -5,16 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from memman.errors import StoreError
-from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
+from memman.protocols import (
+    Appended,
+    Candidates,
+    FeedItem,
+    SearchRequest,
+    SessionInfo,
+    Snapshot,
+    StoredItem,
+)
 from memman.records import Record
 from memman.stores.rows import UNREADABLE
-from memman_postgres import steps
+from memman_postgres import index, steps
+from memman_postgres import search as searching
 from memman_postgres.answers import AsyncConnection
 from memman_postgres.attempts import Attempts
 from memman_postgres.database import SNAPSHOT, WRITE, Database, is_open
@@ -105,6 +115,13 @@ class AsyncPostgresStore(Database):
             WRITE,
             lambda: steps.commit(session_id, epoch, (record,), window, floor, None, ids),
         )
+
+    async def search(self, request: SearchRequest) -> Candidates:
+        """Return entries that contain some of the terms; indexes missing entries first."""
+        progress = index.Progress()
+        while not progress.done:
+            progress = await self._run(WRITE, partial(index.catch_up, request, progress))
+        return await self._run(SNAPSHOT, lambda: searching.search(request))
 
     async def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
         """Return the sessions whose ids begin with `prefix`, in the order in which they began."""

@@ -57,3 +57,59 @@ CREATE TABLE IF NOT EXISTS memman_mention (
     effect smallint NOT NULL,
     PRIMARY KEY (session, id, seq)
 ) /* PARTITION BY HASH (session) */;
+
+-- The full-text index: the words of each entry, made and continued by searches. `memman_indexed` has the last record of
+-- each session that is in it. Its row of session 0 is about all sessions: those with records at an earlier position
+-- than `upto` are indexed up to them.
+DO $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_ts_config WHERE cfgname = 'memman_english' AND cfgnamespace = current_schema()::regnamespace
+    ) THEN
+        -- As `english`, but no word is left out.
+        CREATE TEXT SEARCH DICTIONARY memman_english (TEMPLATE = pg_catalog.snowball, LANGUAGE = english);
+        CREATE TEXT SEARCH CONFIGURATION memman_english (COPY = pg_catalog.english);
+        ALTER TEXT SEARCH CONFIGURATION memman_english ALTER MAPPING REPLACE english_stem WITH memman_english;
+    END IF;
+END $$;
+CREATE TABLE IF NOT EXISTS memman_word (
+    session bigint NOT NULL,
+    seq bigint NOT NULL,
+    words tsvector NOT NULL,
+    PRIMARY KEY (session, seq)
+) /* PARTITION BY HASH (session) */;
+CREATE TABLE IF NOT EXISTS memman_indexed (
+    session bigint PRIMARY KEY,
+    upto bigint NOT NULL,
+    entries bigint NOT NULL
+);
+
+-- Parts of words need pg_trgm, and an index that begins with the session needs btree_gin. Both belong to the database,
+-- and its owner may create them. Without them, only whole words are found.
+DO $$
+DECLARE
+    home text;
+    pending text := 'gin_pending_list_limit = 256';  -- kB: a search reads the pending entries one by one
+BEGIN
+    BEGIN
+        IF to_regnamespace('public') IS NOT NULL THEN
+            CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public;
+            CREATE EXTENSION IF NOT EXISTS btree_gin SCHEMA public;
+        ELSE
+            CREATE EXTENSION IF NOT EXISTS pg_trgm;
+            CREATE EXTENSION IF NOT EXISTS btree_gin;
+        END IF;
+    EXCEPTION WHEN insufficient_privilege OR undefined_file OR feature_not_supported OR unique_violation THEN
+        NULL;  -- searches warn
+    END;
+    SELECT extnamespace::regnamespace::text INTO home FROM pg_extension
+    WHERE extname = 'pg_trgm' AND EXISTS (SELECT FROM pg_extension WHERE extname = 'btree_gin');
+    IF home IS NULL THEN
+        EXECUTE 'CREATE INDEX IF NOT EXISTS memman_word_words ON memman_word USING gin (words) WITH (' || pending || ')';
+    ELSE
+        EXECUTE 'CREATE INDEX IF NOT EXISTS memman_word_words ON memman_word USING gin (session, words) WITH ('
+            || pending || ')';
+        EXECUTE 'CREATE INDEX IF NOT EXISTS memman_word_parts ON memman_word USING gin (session, (words::text) '
+            || home || '.gin_trgm_ops) WITH (' || pending || ')';
+    END IF;
+END $$;

@@ -235,10 +235,16 @@ def delete(session_id: str, found: set[int]) -> Step[bool]:
     if row is None:
         return bool(found)
     found.add(row.number)
+    indexed = yield "SELECT entries FROM memman_indexed WHERE session = %s", (row.number,)
     for table, column in (
-        ("memman_record", "session"), ("memman_mention", "session"), ("memman_session", "number"),
+        ("memman_record", "session"), ("memman_mention", "session"), ("memman_word", "session"),
+        ("memman_indexed", "session"), ("memman_session", "number"),
     ):  # fmt: skip
         yield f"DELETE FROM {table} WHERE {column} = %s", (row.number,)  # noqa: S608 - our own names
+    yield (
+        "UPDATE memman_indexed SET entries = entries - %s WHERE session = 0",
+        (sum(entries for (entries,) in indexed),),
+    )
     yield "UPDATE memman_store SET first_epoch = greatest(first_epoch, %s)", (row.epoch + 1,)
     return True
 
@@ -349,6 +355,10 @@ def _erase(row: SessionRow, ids: frozenset[str]) -> Step[None]:
             "UPDATE memman_record SET payload = %s WHERE session = %s AND seq = %s",
             (encode(tombstone(record, ids)), row.number, seq),
         )
+    yield (
+        "DELETE FROM memman_word WHERE session = %s AND seq = ANY(%s)",
+        (row.number, [seq for _, seq, effect in found if effect == MADE]),
+    )
 
 
 def _known_seqs(row: SessionRow, ids: Sequence[str]) -> Step[dict[str, int]]:

@@ -11,16 +11,26 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from memman.errors import StoreError
-from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
+from memman.protocols import (
+    Appended,
+    Candidates,
+    FeedItem,
+    SearchRequest,
+    SessionInfo,
+    Snapshot,
+    StoredItem,
+)
 from memman.records import Record
 from memman.stores.rows import UNREADABLE
-from memman_postgres import steps
+from memman_postgres import index, steps
+from memman_postgres import search as searching
 from memman_postgres.answers import Connection
 from memman_postgres.attempts import Attempts
 from memman_postgres.database import SNAPSHOT, WRITE, Database, is_open
@@ -127,6 +137,13 @@ class PostgresStore(Database):
             WRITE,
             lambda: steps.commit(session_id, epoch, (record,), window, floor, None, ids),
         )
+
+    def search(self, request: SearchRequest) -> Candidates:
+        """Return entries that contain some of the terms; indexes missing entries first."""
+        progress = index.Progress()
+        while not progress.done:
+            progress = self._run(WRITE, partial(index.catch_up, request, progress))
+        return self._run(SNAPSHOT, lambda: searching.search(request))
 
     def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
         """Return the sessions whose ids begin with `prefix`, in the order in which they began."""

@@ -15,7 +15,11 @@ _MOST_PARTITIONS = 10_000
 _LOCK = b"SELECT pg_advisory_xact_lock(1835363694)"  # "memn": one process at a time
 # The last position, if no transaction of this server can have written it.
 _AHEAD = """
-SELECT last FROM memman_store, (SELECT max(position) AS last FROM memman_record) AS given
+SELECT last FROM memman_store, (
+    -- A search finds new records by the position before which all are indexed.
+    SELECT greatest(max(position), (SELECT max(upto) - 1 FROM memman_indexed WHERE session = 0)) AS last
+    FROM memman_record
+) AS given
 WHERE last >= behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 """
 
@@ -24,8 +28,8 @@ def schema(partitions: int = 0, *, tenants: bool = False) -> str:
     """Return the statements that create the tables, for a database whose users may not.
 
     Args:
-        partitions: the number of tables for records and for mentions, divided by a hash of their session;
-            0 for one table each. To change it later, the data must be copied.
+        partitions: the number of tables for records, for mentions and for words, divided by a hash of their
+            session; 0 for one table each. To change it later, the data must be copied.
         tenants: add row-level security, so that each tenant has its own sessions.
 
     Raises:
@@ -43,7 +47,7 @@ def _parts(number: int) -> str:
     return "".join(
         f"CREATE TABLE IF NOT EXISTS {table}_{part} PARTITION OF {table}"
         f" FOR VALUES WITH (MODULUS {number}, REMAINDER {part});\n"
-        for table in ("memman_record", "memman_mention")
+        for table in ("memman_record", "memman_mention", "memman_word")
         for part in range(number)
     )
 
@@ -64,7 +68,7 @@ def _script(name: str) -> str:
 
 def _made(connection: psycopg.Connection[Any]) -> None:
     """Create the tables if they are missing; one process at a time."""
-    if connection.execute("SELECT to_regclass('memman_mention')").fetchall() != [(None,)]:
+    if connection.execute("SELECT to_regclass('memman_indexed')").fetchall() != [(None,)]:
         return
     with connection.transaction():
         connection.execute(_LOCK)

@@ -57,7 +57,8 @@ class EmptiedKit(StoreConformance):
 
     def make_store(self) -> Any:
         servers.run_sql(
-            "DELETE FROM memman_record; DELETE FROM memman_mention; DELETE FROM memman_session;"
+            "DELETE FROM memman_record; DELETE FROM memman_mention; DELETE FROM memman_word;"
+            "DELETE FROM memman_indexed; DELETE FROM memman_session;"
             "UPDATE memman_store SET first_epoch = 0",
             self.owner,
         )

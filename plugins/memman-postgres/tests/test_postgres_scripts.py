@@ -50,7 +50,8 @@ def grants(schema: str, role: str) -> str:
     """Return the grants of a worker, as in the guide."""
     return (
         f"GRANT USAGE ON SCHEMA {schema} TO {role};"
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON memman_session, memman_record, memman_mention TO {role};"
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON memman_session, memman_record, memman_mention,"
+        f" memman_word, memman_indexed TO {role};"
         f"GRANT SELECT, UPDATE (first_epoch) ON memman_store TO {role}"
     )
 
@@ -93,7 +94,7 @@ def test_command_prints_64_partitions(url: str) -> None:
     servers.run_sql(printed, url)
     servers.run_sql(printed, url)  # as every statement may be run again
     with psycopg.connect(url) as connection:
-        for table in ("memman_mention", "memman_record"):
+        for table in ("memman_mention", "memman_record", "memman_word"):
             [(counted,)] = connection.execute(
                 "SELECT count(*) FROM pg_inherits WHERE inhparent = %s::regclass", (table,)
             ).fetchall()
@@ -124,6 +125,11 @@ def test_number_of_partitions_out_of_range_is_refused(partitions: int) -> None:
 # ---------------------------------------------------------------- tenants
 
 
+_TABLES = (
+    "memman_session", "memman_record", "memman_mention", "memman_word", "memman_indexed",
+)  # fmt: skip
+
+
 def _rows(url: str, tenant: str) -> Any:
     """All that a tenant has, seen by a superuser."""
     with psycopg.connect(url) as connection:
@@ -132,7 +138,7 @@ def _rows(url: str, tenant: str) -> Any:
                 f"SELECT * FROM {table} WHERE tenant = %s ORDER BY 1, 2".encode(),  # noqa: S608 - our own names
                 (tenant,),
             ).fetchall()
-            for table in ("memman_session", "memman_record", "memman_mention")
+            for table in _TABLES
         ]
 
 
@@ -201,7 +207,13 @@ def test_role_may_be_bound_to_its_tenant(divided: str, url: str, role: str) -> N
     with MemoryManager(as_tenant(divided, role, None)) as memory:
         memory.add_user_message("s", "text")
     servers.run_sql(f"ALTER ROLE {role} RESET memman.tenant")
-    assert [len(rows) for rows in _rows(url, "bound")] == [1, 2, 0]  # the opening and the entry
+    assert [len(rows) for rows in _rows(url, "bound")] == [
+        1,
+        2,
+        0,
+        0,
+        0,
+    ]  # the opening and the entry
 
 
 def test_existing_sessions_become_those_of_the_set_tenant(schema: str, url: str, role: str) -> None:

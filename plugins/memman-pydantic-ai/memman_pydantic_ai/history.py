@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
-from cachetools import LRUCache
+from cachetools import LRUCache, cached
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability, durable_operation
 from pydantic_ai.exceptions import ModelContextWindowExceededError, RetryModelRequest
 from pydantic_ai.messages import InstructionPart, ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 from pydantic_ai.run import AgentRunResult
+from pydantic_ai.tools import Tool
+from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import RequestUsage
 
-from memman import Context, InvalidInput, Memory, SessionNotFound, valid_id
+from memman import AsyncRecallTool, Context, InvalidInput, Memory, SessionNotFound, valid_id
 from memman_pydantic_ai.messages import NAME
 from memman_pydantic_ai.mirror import Mirror
 
 logger = logging.getLogger("memman")
 _MOST_SESSIONS: Final = 256  # known without reading their logs again
 _ESTIMATING: Final = ("function", "test")  # pydantic-ai estimates the usage of these models
+_MARKED: Final = ("anthropic", "bedrock")  # these cache what a request marks
+_PARTS: Final = ("tool_definitions", "instructions", "messages")
+_HOUR: Final = 3_600  # seconds
 _SHORTER: Final = 0.75  # of the refused context, if the provider named no limit
 
 
@@ -38,17 +45,29 @@ class MemmanHistory(AbstractCapability[Any]):
         memory: a `MemoryManager` or an `AsyncMemoryManager`, with the agent's model or with `max_tokens`.
         session_id: the memman session, for one conversation at a time; None for the id of the
             conversation, so that one capability serves all conversations.
+        recall: whether the agent gets the tool `recall`, which returns entries that left the context.
+        cache: "auto" has the provider keep the unchanged beginning of each request: pydantic-ai's settings
+            for Anthropic and Bedrock place marks, and OpenAI gets a key. With caching settings of your own
+            nothing is added.
         id: the name of the capability in durable execution.
     """
 
     memory: Memory
     session_id: str | None = None
     _: KW_ONLY
+    recall: bool = False
+    cache: Literal["auto"] | None = None
     id: str | None = "memman"
     _mirrors: LRUCache[str, Mirror] = field(
         default_factory=lambda: LRUCache(_MOST_SESSIONS), init=False, repr=False, compare=False
     )
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
+
+    @cached_property
+    def _tool_of(self) -> Callable[[str], AsyncRecallTool]:
+        """The tool of a session. Notices name a tool as long as it exists, so the newest ones are kept."""
+        tools: LRUCache[str, AsyncRecallTool] = LRUCache(_MOST_SESSIONS)
+        return cached(tools, lock=Lock())(self.memory.aio.recall_tool)
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -56,6 +75,16 @@ class MemmanHistory(AbstractCapability[Any]):
         return None
 
     # ------------------------------------------------------------ hooks of pydantic-ai
+
+    def get_toolset(self) -> FunctionToolset[Any] | None:
+        """Return the tool `recall` if the agent is to have it."""
+        if not self.recall:
+            return None
+        tool = self.memory.aio.recall_tool("any")  # the definition is the same for each session
+        schema = (tool.name, tool.description, tool.parameters)
+        return FunctionToolset(
+            [Tool.from_schema(self._recall, *schema, takes_ctx=True)], id=self.id
+        )
 
     @durable_operation(name="prepare_model_request")
     async def prepare_model_request(
@@ -71,7 +100,8 @@ class MemmanHistory(AbstractCapability[Any]):
         if mirror.lacks(context):  # another process has continued the session
             await mirror.resync(history)
             context = await self._context(ctx, mirror, request_context)
-        return replace(request_context, messages=mirror.messages_of(context, history))
+        settings = self._settings(request_context, context) if self.cache else {}
+        return replace(request_context, messages=mirror.messages_of(context, history), **settings)
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
@@ -136,18 +166,46 @@ class MemmanHistory(AbstractCapability[Any]):
             return self._mirror(ctx).shorten(_SHORTER)
         return refused
 
+    @durable_operation(name="answer_recall")
+    async def answer_recall(self, ctx: RunContext[Any], arguments: dict[str, Any]) -> str:
+        """Return the answer to a call of the tool `recall`."""
+        return await self._tool_of(self._session(ctx))(arguments)
+
     # ------------------------------------------------------------ parts
+
+    async def _recall(self, ctx: RunContext[Any], /, **arguments: Any) -> str:
+        return await self.answer_recall(ctx, arguments)
 
     def _session(self, ctx: RunContext[Any]) -> str:
         return valid_id(self.session_id or ctx.conversation_id or "")
 
     def _mirror(self, ctx: RunContext[Any]) -> Mirror:
         session_id = self._session(ctx)
+        if self.recall:
+            self._tool_of(session_id)
         with self._lock:
             mirror = self._mirrors.get(session_id)
             if mirror is None:
                 mirror = self._mirrors[session_id] = Mirror(self.memory.aio, session_id)
         return mirror
+
+    def _settings(self, request: ModelRequestContext, context: Context) -> dict[str, Any]:
+        """Return the settings of a request by which its provider caches the prompt, where it has some.
+
+        None if the run, the agent or the model has settings of its own: some exclude each other.
+        """
+        model, ttl = request.model, context.cache_ttl
+        given = {**(model.settings or {}), **(request.model_settings or {})}
+        own: dict[str, Any] = {}
+        if model.system == "openai" and _is_openai(model.base_url):
+            own = {"openai_prompt_cache_key": context.prompt_cache_key}
+        elif model.system in _MARKED and ttl is not None:
+            lifetime = "1h" if ttl >= _HOUR else "5m"
+            own = {f"{model.system}_cache_{part}": lifetime for part in _PARTS}
+        names = {*own, "cache", f"{model.system}_cache"}
+        if not own or names & given.keys():
+            return {}
+        return {"model_settings": {**own, **(request.model_settings or {})}}
 
     async def _context(
         self, ctx: RunContext[Any], mirror: Mirror, request: ModelRequestContext
@@ -163,7 +221,14 @@ class MemmanHistory(AbstractCapability[Any]):
             tools=list(_tools(parameters)) or None,
             system_inline=False,
             missing_ok=True,
+            cache=self.cache,
         )
+
+
+def _is_openai(base_url: str | None) -> bool:
+    """Return whether a URL is OpenAI's: other servers may refuse a field that they do not know."""
+    host = urlsplit(base_url or "").hostname or ""
+    return host == "openai.com" or host.endswith(".openai.com")
 
 
 def _tools(parameters: ModelRequestParameters) -> Iterator[dict[str, Any]]:

@@ -93,6 +93,7 @@ class PydanticAIFormat:
     joins = True
     edges: tuple[str, ...] = (BEGINS,)
     inline_system = True
+    takes_cache_key = True  # OpenAI's models do
 
     # ------------------------------------------------------------ in
 

@@ -126,9 +126,7 @@ class ReportingModel(FunctionModel):
             parts.append(ThinkingPart("hm", signature=reply.native, provider_name="fake"))
         if reply.text:
             parts.append(TextPart(reply.text))
-        parts += [
-            ToolCallPart(call.name, {"path": call.path}, call.call_id) for call in reply.calls
-        ]
+        parts += [ToolCallPart(call.name, call.arguments, call.call_id) for call in reply.calls]
         usage = RequestUsage(input_tokens=reply.input_tokens, output_tokens=reply.output_tokens)
         return ModelResponse(parts=parts, usage=usage)
 
@@ -139,12 +137,22 @@ class ReportingModel(FunctionModel):
         for word in reply.text.split(" ") if reply.text else ():
             yield word if reply.text.startswith(word) else f" {word}"
         for number, call in enumerate(reply.calls, 1):
-            arguments = json.dumps({"path": call.path})
+            arguments = json.dumps(call.arguments)
             yield {
                 number: DeltaToolCall(
                     name=call.name, json_args=arguments, tool_call_id=call.call_id
                 )
             }
+
+
+def calling_once(call: ToolCallPart) -> FunctionModel:
+    """Return a model that makes one call for each question, and then answers."""
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        called = isinstance(messages[-1].parts[0], ToolReturnPart)
+        return ModelResponse(parts=[TextPart("well") if called else call])
+
+    return FunctionModel(answer)
 
 
 def reading_agent(
@@ -154,7 +162,7 @@ def reading_agent(
     agent = Agent(
         ReportingModel(fake),
         instructions="You explain code.",
-        capabilities=[MemmanHistory(memory, session_id)],
+        capabilities=[MemmanHistory(memory, session_id, recall=fake.recalls)],
     )
 
     @agent.tool_plain
@@ -165,4 +173,4 @@ def reading_agent(
     return agent
 
 
-__all__ = ["ReportingModel", "definition", "flat", "reading_agent"]
+__all__ = ["ReportingModel", "calling_once", "definition", "flat", "reading_agent"]

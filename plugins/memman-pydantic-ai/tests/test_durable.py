@@ -13,12 +13,12 @@ from dbos import DBOS, SetWorkflowID
 from memman_pydantic_ai import MemmanHistory
 from pydantic_ai import Agent
 from pydantic_ai.durable_exec.dbos import DBOSDurability
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ToolCallPart
 
 from memman import MemoryConfig, MemoryManager
 from memman.testing import FakeModel
 
-from .pydantic_ai_agents import ReportingModel, flat
+from .pydantic_ai_agents import ReportingModel, calling_once, flat
 
 BUDGET = 2_500
 
@@ -75,4 +75,32 @@ def test_durable_turns_log_each_message_once(dbos: None, tmp_path: Path) -> None
     assert len(entries) == 8 * 6
     spoken = [message["content"] for message in flat(history) if message["content"]]
     assert [entry.text for entry in entries if entry.type != "tool_call"] == spoken
+    memory.close()
+
+
+def test_durable_recall_is_replayed_and_not_repeated(dbos: None, tmp_path: Path) -> None:
+    memory = MemoryManager(tmp_path / "chat.db", config=MemoryConfig(max_tokens=BUDGET))
+    memory.add_user_message("c", "the code is 4711")
+    call = ToolCallPart("recall", {"query": "code"}, "call-1")
+    durable = [MemmanHistory(memory, recall=True), DBOSDurability()]
+    agent = Agent(calling_once(call), name="caller", capabilities=durable)
+
+    @DBOS.workflow()
+    async def ask(text: str) -> bytes:
+        result = await agent.run(text, conversation_id="c")
+        return ModelMessagesTypeAdapter.dump_json(result.all_messages())
+
+    async def play() -> list[bytes]:
+        answers = []
+        for _ in range(2):
+            with SetWorkflowID("ask"):
+                answers.append(await ask("Which code?"))
+        return answers
+
+    DBOS.launch()
+    first, second = asyncio.run(play())
+    assert first == second
+    assert b"the code is 4711" in first
+    names = [str(step["function_name"]) for step in DBOS.list_workflow_steps("ask")]
+    assert [name.rpartition("memman.")[2] for name in names].count("answer_recall") == 1
     memory.close()

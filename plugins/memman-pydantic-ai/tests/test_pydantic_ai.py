@@ -37,7 +37,7 @@ from memman import AsyncMemoryManager, MemoryConfig, MemoryManager
 from memman.formats.rules import check
 from memman.records import ids_retracted_by
 
-from .pydantic_ai_agents import definition, flat
+from .pydantic_ai_agents import calling_once, definition, flat
 
 IMAGE = BinaryContent(b"\x89PNG\r\n\x1a\n", media_type="image/png")
 AMPLE = MemoryConfig(max_tokens=1_000_000)
@@ -584,10 +584,44 @@ def test_async_manager_serves_one_loop() -> None:
     assert asyncio.run(run()) == 4
 
 
-def test_capability_given_twice_is_one() -> None:
+@pytest.mark.parametrize(("recall", "entries"), [(False, 2), (True, 4)])
+def test_capability_given_twice_is_one(recall: bool, entries: int) -> None:
     memory = MemoryManager(config=AMPLE)
-    agent = Agent(
-        TestModel(), capabilities=[MemmanHistory(memory, "s"), MemmanHistory(memory, "s")]
-    )
-    agent.run_sync("question")
-    assert len(memory.get_entries("s")) == 2
+    twice = [MemmanHistory(memory, "s", recall=recall) for _ in range(2)]
+    Agent(TestModel(), capabilities=twice).run_sync("question")  # it calls each tool once
+    assert len(memory.get_entries("s")) == entries
+
+
+# ---------------------------------------------------------------- recall
+
+
+def recalled(memory: MemoryManager, arguments: Any, conversation_id: str = "s") -> str:
+    """Return the answer to a call of `recall` in a new run of a conversation."""
+    call = ToolCallPart("recall", arguments)
+    agent = Agent(calling_once(call), capabilities=[MemmanHistory(memory, recall=True)])
+    run = agent.run_sync("The code is 4711.", conversation_id=conversation_id)
+    [answer] = [
+        part.content
+        for message in run.all_messages()
+        for part in message.parts
+        if isinstance(part, ToolReturnPart)
+    ]
+    return str(answer)
+
+
+@pytest.mark.parametrize("arguments", [{"query": 7}, {}, {"query": "x", "page": -1}, {"self": 1}])
+def test_wrong_recall_is_answered_with_a_text(arguments: dict[str, Any]) -> None:
+    memory = MemoryManager(config=AMPLE)
+    assert recalled(memory, arguments).startswith("[memman: ")
+    assert len(memory.get_entries("s")) == 4
+
+
+def test_recall_reads_its_own_conversation_only() -> None:
+    memory = MemoryManager(config=AMPLE)
+    memory.add_user_message("other", "the code is 1234")
+    assert "4711" in recalled(memory, {"query": "code"})
+    assert "1234" not in recalled(memory, {"query": "code 1234"})
+
+
+def test_agent_has_no_recall_unless_asked() -> None:
+    assert MemmanHistory(MemoryManager(config=AMPLE)).get_toolset() is None

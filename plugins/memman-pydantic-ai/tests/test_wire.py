@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from memman_pydantic_ai import MemmanHistory
+from openai import AsyncOpenAI
 from pydantic_ai import Agent, BinaryContent
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_ai.models.anthropic import AnthropicModel
@@ -143,6 +145,106 @@ def streamed(reply: Body) -> bytes:
     return "".join(
         f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events
     ).encode()
+
+
+def sent_with_cache(
+    model: Callable[[str], Any], reply: Callable[[Body, int, int], Body], **settings: Any
+) -> list[Body]:
+    """Return the bodies of an agent's requests with `cache="auto"`, over several compressions."""
+    config = MemoryConfig(max_tokens=BUDGET, cache_ttl=3_600.0)
+    memory = MemoryManager(counter="chars4", config=config)
+    server = Provider(reply, memory)
+    made = model(server.url)
+    history = MemmanHistory(memory, "s", cache="auto")
+    agent = Agent(
+        made, instructions="You read code.", capabilities=[history], model_settings=settings or None
+    )
+
+    @agent.tool_plain
+    def read(path: str) -> str:
+        """Read a file."""
+        return f"# {path}\n" + "total = total + compute(row)\n" * 25
+
+    async def play() -> None:
+        messages: list[ModelMessage] = []
+        for turn in range(12):
+            messages = (
+                await agent.run(f"question {turn}", message_history=messages)
+            ).all_messages()
+        await made.client.close()
+
+    with server.running() as received:
+        asyncio.run(play())
+    assert memory.get_summaries("s")
+    return [request.body for request in received]
+
+
+def openai_itself(url: str) -> Any:
+    """Return a model of OpenAI's own server, whose requests the server at `url` receives."""
+
+    target = urlsplit(url)
+
+    async def redirect(request: Any) -> None:
+        request.url = request.url.copy_with(scheme="http", host=target.hostname, port=target.port)
+
+    client = AsyncOpenAI(api_key="none", base_url="https://api.openai.com/v1")
+    client._client.event_hooks = {"request": [redirect]}
+    return OpenAIChatModel("gpt-5", provider=OpenAIProvider(openai_client=client))
+
+
+def pieces(body: Body) -> list[tuple[str, bool]]:
+    """Return the blocks of a request to Anthropic in the order of its cache, and whether each is marked."""
+    found = []
+    for role, blocks in [
+        ("tools", body["tools"]),
+        ("system", body["system"]),
+        *((message["role"], message["content"]) for message in body["messages"]),
+    ]:
+        for block in [{"text": blocks}] if isinstance(blocks, str) else blocks:
+            kept = {key: value for key, value in block.items() if key != "cache_control"}
+            found.append((f"{role} {json.dumps(kept)}", "cache_control" in block))
+    return found
+
+
+def test_claude_reads_the_head_after_a_compression() -> None:
+    mark = {"type": "ephemeral", "ttl": "1h"}
+    written: set[str] = set()
+    whole = 0
+    bodies = sent_with_cache(anthropic_model, anthropic_reply)
+    for number, body in enumerate(bodies):
+        assert body["tools"][-1]["cache_control"] == mark
+        assert body["system"][-1]["cache_control"] == mark
+        assert body["messages"][-1]["content"][-1]["cache_control"] == mark
+        found = pieces(body)
+        ends = [end for end, (_, marked) in enumerate(found, 1) if marked]
+        assert len(ends) <= 4
+        texts = [text for text, _ in found]
+        near = {end for mark in ends for end in range(max(1, mark - 19), mark + 1)}
+        read = max((end for end in near if str(texts[:end]) in written), default=0)
+        head = len(body["tools"]) + len(body["system"])
+        assert read >= head * (number > 0)
+        whole += read > head
+        written |= {str(texts[:end]) for end in ends}
+    assert len(bodies) / 2 < whole < len(bodies) - 1  # all but those after a compression
+
+
+@pytest.mark.parametrize(
+    "settings", [{"anthropic_cache": True}, {"anthropic_cache_messages": "5m"}], ids=str
+)
+def test_caching_settings_of_ones_own_win(settings: Body) -> None:
+    for body in sent_with_cache(anthropic_model, anthropic_reply, **settings):
+        assert "1h" not in json.dumps(body)
+
+
+def test_gpt_gets_one_key_for_a_session() -> None:
+    keys = {body["prompt_cache_key"] for body in sent_with_cache(openai_itself, openai_reply)}
+    assert len(keys) == 1
+    assert keys.pop().startswith("memman-")
+
+
+def test_other_server_of_openai_chat_gets_no_key() -> None:
+    bodies = sent_with_cache(openai_model, openai_reply)
+    assert not any("prompt_cache_key" in body for body in bodies)
 
 
 def parts_of(messages: list[ModelMessage]) -> Iterator[object]:

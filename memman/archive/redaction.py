@@ -1,0 +1,98 @@
+"""Redacting the records of a log that comes from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from memman.archive.validation import with_entry
+from memman.entries import Entry
+from memman.records import Record, StateSetter
+from memman.state import MESSAGES, State, StateItem, state_text
+from memman.window import state_entry
+
+Redact = Callable[[Entry], Entry]
+_NO_CHANGES: Final[Mapping[str, str]] = {}
+
+
+class Redactor:
+    """Applies `redact` to the records of a log, which it is given in their order.
+
+    A state block quotes pieces of entries, in which `redact` may not recognise a secret. So the block loses
+    the items that come only from changed entries; the user's messages stay, as redacted.
+    """
+
+    def __init__(self, redact: Redact) -> None:
+        self._redact = redact
+        self._changed: dict[str, str] = {}  # by id, the new texts of messages, "" of other entries
+
+    def record(self, record: Record) -> Record:
+        """Return a record with every entry and its state block redacted; counts of blocks stay."""
+        record = with_entry(record, self._entry)
+        if not isinstance(record, StateSetter) or record.state is None:
+            return record
+        shown = state_entry(record, record.state)
+        state = redacted_state(shown, record.state, self._redact, self._changed)
+        return msgspec.structs.replace(record, state=state)
+
+    def _entry(self, entry: Entry) -> Entry:
+        clean = self._redact(entry)
+        if _said(clean) != _said(entry):
+            self._changed[entry.id] = clean.text if entry.type == "message" else ""
+        return clean
+
+
+def redacted_state(
+    shown: Entry, state: State, redact: Redact, changed: Mapping[str, str] = _NO_CHANGES
+) -> State:
+    """Return a state block with `redact` applied to each of its texts; its count stays.
+
+    Args:
+        shown: the entry that shows it.
+        state: the block.
+        redact: redacts an entry.
+        changed: the texts of messages that `redact` changed, by id, and "" for other entries.
+    """
+
+    def clean(item: StateItem) -> str:
+        """Return the text of an item that may stay; "" for one that may not."""
+        lost = [
+            state.sources[number] for number in item.sources if state.sources[number] in changed
+        ]
+        if len(lost) < len(item.sources) or not lost:
+            said = item.section in MESSAGES
+            entry = msgspec.structs.replace(
+                shown,
+                content=item.text,
+                type="message" if said else shown.type,
+                role="user" if said else shown.role,
+            )
+            return redact(entry).text
+        return changed[lost[-1]].strip() if item.section in MESSAGES and not item.part else ""
+
+    def clean_key(item: StateItem, text: str) -> str:
+        """Return the key of an item with a new text; "" if it may reveal the old one."""
+        key = item.key
+        if item.section == "task" or key in text.lower():  # a task's key is its tool
+            return key
+        found = clean(msgspec.structs.replace(item, text=key))
+        return "" if found == key else found
+
+    items = []
+    for item in state.items:
+        text = clean(item)
+        if text != item.text:
+            if item.section not in MESSAGES:
+                text = " ".join(text.splitlines())
+            item = msgspec.structs.replace(item, key=clean_key(item, text), text=text)
+        if text:
+            items.append(item)
+    if tuple(items) == state.items:
+        return state
+    return msgspec.structs.replace(state, text=state_text(items), items=tuple(items))
+
+
+def _said(entry: Entry) -> tuple[object, ...]:
+    return entry.content, entry.name

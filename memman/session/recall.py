@@ -1,0 +1,80 @@
+"""Reading the entries at addresses, for the agent's recall tool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from memman.entries import Entry
+from memman.records import Added, Compressed, Record
+from memman.results import EntryState, Hit
+from memman.session.log import SessionLog
+from memman.session.lookup import find_entry, place_of
+
+_PAGE = 200  # records that are read at once
+_HIDDEN = ("retracted", "deleted", "cleared")
+
+
+class Addresses(msgspec.Struct, frozen=True, order=True):
+    """The addresses `#first` to `#last`; with a `replacement`, `#first.replacement` alone."""
+
+    first: int
+    last: int
+    replacement: int = 0
+
+
+async def entries_at(ranges: Sequence[Addresses], most: int, log: SessionLog) -> list[Hit]:
+    """Return the first entries at these addresses, in log order. Under the log's lock.
+
+    A range has the added entries, the address of a compression its replacements, if they are in force.
+    Entries that were retracted, deleted or cleared are left out.
+    """
+    found: dict[str, Hit] = {}
+    for each in sorted(ranges):
+        seq, last = max(log.totals.era, each.first - 1), min(each.last, log.window.head)
+        while seq < last and len(found) < most:
+            for record in await log.reader.between(seq, min(last + 1, seq + 1 + _PAGE)):
+                seq += 1
+                for hit in await _hits(record, seq, each, log):
+                    found.setdefault(hit.address, hit)
+    return list(found.values())[:most]
+
+
+async def _hits(record: Record, seq: int, wanted: Addresses, log: SessionLog) -> list[Hit]:
+    """Return the hits of a record at one of these addresses."""
+    if isinstance(record, Added) and not wanted.replacement:
+        return await _added(msgspec.structs.replace(record.entry, seq=seq), log)
+    if isinstance(record, Compressed) and wanted.first == wanted.last:
+        return await _replacements(record, wanted.replacement, log)
+    return []
+
+
+async def _added(entry: Entry, log: SessionLog) -> list[Hit]:
+    """Return the hit of an added entry; none if it is hidden."""
+    place = await place_of(entry, log)
+    if place.state in _HIDDEN:
+        return []
+    shown = None if place.shown_by is None else place.shown_by.address
+    return [_hit(log, place.of(entry), place.state, shown)]
+
+
+async def _replacements(record: Compressed, number: int, log: SessionLog) -> list[Hit]:
+    """Return the replacements of a compression that are in force, or only that of a number."""
+    hits: list[Hit] = []
+    for at, item in enumerate(record.replacements, 1):
+        found = None
+        if item.entry is not None and number in (0, at):
+            found = await find_entry(item.entry.id, log)
+        if found is not None and found.replacement:
+            by = log.window.find(found.summary_id or "")
+            shown = None if by is None else by.entry.address
+            state: EntryState = "summarised" if found.compressed else "active"
+            hits.append(_hit(log, found, state, shown))
+    return hits
+
+
+def _hit(log: SessionLog, entry: Entry, state: EntryState, shown_by: str | None) -> Hit:
+    return Hit(
+        session_id=log.id, entry=entry, score=0.0, snippet="", state=state, shown_by=shown_by
+    )

@@ -1,0 +1,142 @@
+"""Search in one session or in many: candidates of the store, ranked, filtered, with their states."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+import msgspec
+
+from memman.entries import Entry, EntryType
+from memman.errors import SessionNotFound
+from memman.protocols import Candidate, SearchRequest
+from memman.records import Added
+from memman.results import EntryState, Hit
+from memman.search import ranked, searchable, snippet_of
+from memman.session.cache import SessionCache
+from memman.session.lookup import Place
+from memman.session.shared import Shared
+
+_CANDIDATES, _TO_FILL, _MORE, _MOST = 100, 400, 4, 20_000
+"""Candidates at first, and at first to fill a budget; how many times more if they are too few; at most."""
+_NEAR = 4  # records behind a hit, of which the first that is an entry is its neighbour
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """The validated arguments of a search.
+
+    The scope is one session, or with `session_id=None` those whose ids begin with `prefix`. Without types,
+    tools or times, all are accepted.
+    """
+
+    terms: tuple[str, ...]
+    session_id: str | None
+    prefix: str
+    limit: int | None
+    budget: int | None
+    types: frozenset[EntryType]
+    tools: frozenset[str]
+    states: frozenset[EntryState]
+    since: datetime | None
+    until: datetime | None
+
+    def accepts(self, entry: Entry) -> bool:
+        """Return whether an entry has one of the types, tools and times."""
+        at = entry.timestamp
+        return (
+            (not self.types or entry.type in self.types)
+            and (not self.tools or (entry.name in self.tools and entry.type in _OF_TOOLS))
+            and (self.since is None or at >= self.since)
+            and (self.until is None or at < self.until)
+        )
+
+
+_OF_TOOLS = ("tool_call", "tool_result")
+
+
+class Searcher:
+    """Runs one search over the sessions of a manager."""
+
+    def __init__(self, wanted: Search, shared: Shared, sessions: SessionCache) -> None:
+        self._wanted = wanted
+        self._store = shared.store
+        self._sessions = sessions
+        self._hits: list[Hit] = []
+        self._seen: set[tuple[str, int]] = set()
+        self._room = wanted.budget
+
+    async def hits(self) -> list[Hit]:
+        """Return the hits, best first, each followed by its neighbour if that fits the budget."""
+        async for candidate, score in self._candidates():
+            if self._is_full():
+                break
+            if await self._take(candidate.session_id, candidate.seq, candidate.record, score):
+                await self._take_neighbour(candidate.session_id, candidate.seq, score)
+        return self._hits
+
+    def _is_full(self) -> bool:
+        return self._wanted.limit is not None and len(self._hits) >= self._wanted.limit
+
+    async def _candidates(self) -> AsyncIterator[tuple[Candidate, float]]:
+        """Yield the accepted candidates, best first; searches the store again if they are too few."""
+        wanted = self._wanted
+        asked = _CANDIDATES if wanted.budget is None else _TO_FILL
+        while True:
+            found = await self._store.search(
+                SearchRequest(
+                    terms=wanted.terms,
+                    session_id=wanted.session_id,
+                    prefix=wanted.prefix,
+                    limit=asked,
+                )
+            )
+            for each in ranked(found, wanted.terms):
+                candidate = each.candidate
+                if wanted.accepts(candidate.record.entry):
+                    yield candidate, each.score
+            if not found.more or asked >= _MOST:
+                return
+            asked *= _MORE
+
+    async def _take(
+        self, session_id: str, seq: int, record: Added, score: float, neighbour: bool = False
+    ) -> bool:
+        """Add an entry to the hits, unless it is there, does not fit, or is in an unwanted state."""
+        tokens = record.entry.token_count.tokens
+        if (session_id, seq) in self._seen or (self._room is not None and tokens > self._room):
+            return False
+        entry = msgspec.structs.replace(record.entry, seq=seq)
+        place = await self._place(session_id, entry)
+        if place is None or place.state not in self._wanted.states:
+            return False
+        self._seen.add((session_id, seq))
+        if self._room is not None:
+            self._room -= tokens
+        self._hits.append(
+            Hit(
+                session_id=session_id,
+                entry=place.of(entry),
+                score=round(score, 4),
+                snippet=snippet_of(searchable(entry), self._wanted.terms),
+                state=place.state,
+                shown_by=None if place.shown_by is None else place.shown_by.address,
+                neighbour=neighbour,
+            )
+        )
+        return True
+
+    async def _take_neighbour(self, session_id: str, seq: int, score: float) -> None:
+        if not self._room or self._is_full():
+            return
+        for later, record in await self._store.read(session_id, seq, _NEAR):
+            if isinstance(record, Added):
+                if self._wanted.accepts(record.entry):
+                    await self._take(session_id, later, record, score, neighbour=True)
+                return
+
+    async def _place(self, session_id: str, entry: Entry) -> Place | None:
+        """Return the place of an entry; None if its session has been deleted since."""
+        try:
+            return await (await self._sessions.existing(session_id)).place(entry)
+        except SessionNotFound:
+            return None

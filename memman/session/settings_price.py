@@ -1,0 +1,41 @@
+"""What settings do to the bill under a provider's prompt cache, as it was measured.
+
+The figures are those of docs/explanation/cost.md at 64,000 tokens and Anthropic's prices.
+"""
+
+from __future__ import annotations
+
+from memman.config import MemoryConfig
+
+_SLIDING = 2.5  # times the bill of the default
+_TARGETS = {0.2: -10, 0.3: -7, 0.35: -5, 0.4: -4, 0.5: 0, 0.7: 9}  # percent
+_WINDOWS = (0, 30)  # recent_window: the bill changes by less than 1 percent
+_DEFAULT = MemoryConfig()
+_SOURCE = "(docs/explanation/cost.md)"
+
+
+def price_of_settings(config: MemoryConfig) -> str:
+    """Return a sentence on the bill with these settings; "" if it is the default's or was not measured."""
+    preset = config.preset
+    if preset is None or preset.name == "buffer":
+        return ""
+    if preset.size is not None or config.target_ratio >= 1:
+        return (
+            f"{config.strategy!r} breaks the provider's prompt cache at most messages: at 64,000 tokens a "
+            f"sliding window cost {_SLIDING} times as much as 'default' {_SOURCE}"
+        )
+    nearest = min(_TARGETS, key=lambda target: abs(target - config.target_ratio))
+    if percent := _TARGETS[nearest]:
+        change = f"{abs(percent)} % {'more' if percent > 0 else 'less'}"
+        return (
+            f"at 64,000 tokens target_ratio={nearest} cost {change} than the default, 0.5 {_SOURCE}"
+        )
+    low, high = _WINDOWS
+    if config.recent_window == _DEFAULT.recent_window or preset.name != _DEFAULT.strategy:
+        return ""
+    if not low <= config.recent_window <= high:
+        return ""
+    return (
+        f"recent_window hardly changes the bill: at 64,000 tokens {low} and {high} cost the same as the "
+        f"default, {_DEFAULT.recent_window}, within 1 % {_SOURCE}"
+    )

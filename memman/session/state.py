@@ -1,0 +1,159 @@
+"""The state block of a session at a compression, and in a context that is trimmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memman.archive import redacted_state
+from memman.compression import Goal, View, carry
+from memman.config import Budget
+from memman.counting import TokenCounter
+from memman.entries import Entry, is_of_tool
+from memman.session.shared import Shared
+from memman.state import Keeps, State, is_constraint
+from memman.window import ActiveState, Window, WindowItem
+
+_SHARE_OF_TRIMMED = 6  # of a smaller budget, for the block of a context that is trimmed; above 15 %
+
+
+class NextState:
+    """Makes the state block of one compression, on the window as it is at the commit.
+
+    Args:
+        after: the view that the compression came to.
+        goal: its goal.
+        redact: redacts an entry once more.
+        counter: counts the text.
+        shared: has the caller's own sections.
+        memory: the room of the block in the session's budget, which a smaller target leaves to its items.
+    """
+
+    def __init__(
+        self,
+        after: View,
+        goal: Goal,
+        redact: Callable[[Entry], Entry],
+        counter: TokenCounter,
+        shared: Shared,
+        memory: int,
+    ) -> None:
+        self._memory = memory
+        self._after = after
+        self._goal = goal
+        self._redact = redact
+        self._leaving = [redact(entry) for entry in _leaving(after, goal.recall)]
+        self._counter = counter
+        self._shared = shared
+
+    def of(self, window: Window) -> State | None:
+        """Return the state block after the compression of a window; None if the setting turns it off."""
+        goal, after = self._goal, self._after
+        if not self._memory:
+            return None
+        return carry(
+            self._before(window),
+            self._leaving,
+            after.shown(),
+            _room_beside(after, goal),
+            self._counter.count_text,
+            self._shared.keeps,
+            self._memory,
+            goal.recall,
+        )
+
+    def _before(self, window: Window) -> State | None:
+        """Return the window's block, redacted once more if another manager may have made it."""
+        active = window.state
+        if active is None or self._shared.redact is None or self._shared.has_made(active.state):
+            return None if active is None else active.state
+        return redacted_state(active.item.entry, active.state, self._redact)
+
+    def hidden_constraints(self, state: State | None) -> int:
+        """Return how many declared constraints neither a block nor the window after it shows."""
+        if state is None:
+            return 0
+        items = [item for item in state.items if item.section == "constraint"]
+        declared = {entry.text.strip() for entry in self._leaving if is_constraint(entry)}
+        declared.update(item.text for item in items)
+        declared.difference_update(item.text for item in items if item.shown)
+        return len(declared.difference(entry.text.strip() for entry in self._after.shown()))
+
+
+def _room_beside(after: View, goal: Goal) -> int:
+    """Return the tokens of the block: those planned, and more if the target leaves room."""
+    planned = goal.state_tokens
+    room = max(planned, min(goal.budget.state_tokens, goal.tokens + planned - after.tokens))
+    return max(0, min(room, goal.limit + planned - after.tokens))
+
+
+def most_tokens(after: View, goal: Goal, window: Window) -> int:
+    """Return the most tokens that the block can have after a compression of a window."""
+    before = 0 if window.state is None else window.state.item.tokens
+    leaving = sum(item.tokens for item in _leaving_items(after, goal.recall))
+    return min(_room_beside(after, goal), before + leaving)
+
+
+def _leaving(after: View, recall: str) -> list[Entry]:
+    """Return the originals that a view replaces."""
+    return [item.entry for item in _leaving_items(after, recall)]
+
+
+def _leaving_items(after: View, recall: str) -> list[WindowItem]:
+    """Return the items that a view replaces, without replacements, whose originals left before.
+
+    Neither calls of the agent's recall tool nor its results, which are known from their originals.
+    """
+    return [
+        each
+        for group in after.groups
+        for item in group.items
+        if item.method is not None
+        for each in item.run
+        if each.compression is None and not is_of_tool(each.entry, recall)
+    ]
+
+
+class TrimmedState:
+    """The state block of a copy of a window that is trimmed: it includes the entries that leave the copy.
+
+    Args:
+        window: the window.
+        budget: the session's budget.
+        counter: counts the text.
+        keeps: the caller's own sections.
+        recall: the name of the agent's tool that returns entries; "" if it has none.
+    """
+
+    def __init__(
+        self, window: Window, budget: Budget, counter: TokenCounter, keeps: Keeps, recall: str
+    ) -> None:
+        self.recall = recall
+        self._window = window
+        self._counter = counter
+        self._keeps = keeps
+        tokens = 0 if window.state is None else window.state.item.tokens
+        self._most = max(tokens, budget.state_tokens)
+
+    def room_in(self, limit: int, tokens: int) -> int:
+        """Return the room of the block in a copy of `tokens` tokens, in a context of at most `limit`.
+
+        It is the same in a larger window, so that the same entries are cut and contexts begin alike.
+        """
+        return min(self._most, limit // _SHARE_OF_TRIMMED, tokens // 2)
+
+    def of(self, after: View, tokens: int) -> ActiveState | None:
+        """Return the block of a copy in at most so many tokens."""
+        active, window = self._window.state, self._window
+        leaving, shown = _leaving(after, self.recall), after.shown()
+        if not leaving and (active is None or active.item.tokens <= tokens):
+            return active
+        before = None if active is None else active.state
+        count = self._counter.count_text
+        state = carry(before, leaving, shown, tokens, count, self._keeps, recall=self.recall)
+        if state is None:
+            return None
+        if active is None:
+            return ActiveState.unstored(
+                state, window.state_position(), window.items[-1].entry.timestamp
+            )
+        return ActiveState.unstored(state, active.item.position, active.item.entry.timestamp)

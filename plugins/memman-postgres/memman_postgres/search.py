@@ -1,0 +1,249 @@
+"""Search in the full-text index: the statements, and the candidates from their rows.
+
+Terms are parameters, and only their letters and digits are read as text; PostgreSQL's syntax of queries is
+never used. Row-level security admits no index for `@@` and `LIKE`, so that a tenant's search reads the rows
+of its scope. Therefore one statement searches all words, and one all parts of words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
+from itertools import combinations
+from operator import mul
+from typing import Final
+
+import msgspec
+
+from memman.display import warn_once
+from memman.protocols import Candidate, Candidates, SearchRequest
+from memman.records import Added
+from memman.search import searchable
+from memman.search.ranking import rarity
+from memman.search.scan import AS_PART, AS_WORD
+from memman.stores.rows import decoded
+from memman_postgres.index import ALL, WORD, plain_of, words_of
+from memman_postgres.steps import Step
+
+_MOST_ROWS: Final = 2_000  # of a statement; terms that fill it are searched in pairs, too
+_MOST_PARTS: Final = 500  # rows with parts of words
+_FREQUENT: Final = 4  # a term is frequent if every fourth row has it
+_FEW: Final = 50  # entries with a term as a word; parts of words are searched if there are no more
+_LEAST_PART: Final = 3  # characters: the index finds no shorter ones
+
+Place = tuple[int, int]
+"""The number of a session and a seq."""
+
+_QUERY = "plainto_tsquery('memman_english', %s)"
+_ONE = "SELECT number FROM memman_session WHERE id = %s"
+_MANY = "SELECT number FROM memman_session WHERE starts_with(id, %s)"
+_ENTRIES = (
+    "SELECT coalesce(sum(entries), 0)::bigint, to_regclass('memman_word_parts') IS NOT NULL"
+    " FROM memman_indexed WHERE session = ANY(%s)"
+)
+# With a plain join the planner may read every record.
+_FOUND = """
+SELECT (SELECT id FROM memman_session WHERE number = place.session), session, seq,
+    (SELECT payload FROM memman_record AS its WHERE its.session = place.session AND its.seq = place.seq)
+FROM unnest(%s::bigint[], %s::bigint[]) AS place (session, seq)
+"""
+_NO_PARTS = (
+    "a search in PostgreSQL finds whole words only: pg_trgm or btree_gin is missing. Let the owner of the "
+    "database run CREATE EXTENSION pg_trgm, CREATE EXTENSION btree_gin and the script that "
+    "`python -m memman_postgres` prints"
+)
+
+
+class _Scope(msgspec.Struct, frozen=True):
+    """The rows of `memman_word` in scope: a condition and its values; about how many entries they are.
+
+    `has_parts` is whether parts of words have an index.
+    """
+
+    condition: str
+    values: tuple[object, ...]
+    entries: int
+    has_parts: bool
+
+
+class _Term(msgspec.Struct, frozen=True):
+    """A term as the index has it: its words, and those of them that may be searched as parts.
+
+    `pattern` finds several words next to each other, which the index cannot; None for one word.
+    """
+
+    words: str
+    parts: tuple[str, ...]
+    pattern: re.Pattern[str] | None
+
+    def weight_in(self, text: str, weight: float) -> float:
+        """Return the weight of the term in a text in which the index found its words with a weight."""
+        if self.pattern is None or not weight:
+            return weight
+        whole = [found[1] is None for found in self.pattern.finditer(text)]
+        return AS_WORD if any(whole) else AS_PART if whole else 0.0
+
+
+def search(request: SearchRequest) -> Step[Candidates]:
+    """Return the entries of the index that contain some of the terms."""
+    scope = yield from _scope_of(request)
+    terms = [_term(text) for text in request.terms]
+    matches = _Matches(terms, request.limit)
+    yield from _find_words(scope, terms, matches)
+    rare = [n for n, term in enumerate(terms) if term.parts and matches.counts[n] <= _FEW]
+    if rare and scope.has_parts:
+        yield from _find_parts(scope, terms, rare, matches)
+    elif rare:
+        warn_once("memman", _NO_PARTS)
+    best = matches.best(scope.entries)
+    found = yield from _candidates(terms, best)
+    return Candidates(scope.entries, tuple(matches.counts), found, more=len(best) == request.limit)
+
+
+class _Matches:
+    """The rows that contain terms, with the weight of each term, and the number of rows of each term."""
+
+    def __init__(self, terms: Sequence[_Term], limit: int) -> None:
+        self._none = (0.0,) * len(terms)
+        self.limit = limit
+        self._weights: dict[Place, tuple[float, ...]] = {}
+        self.counts = [0] * len(terms)
+
+    def add(self, places: Iterable[Place], weights: Sequence[float]) -> None:
+        """Note rows with the same weights."""
+        for place in places:
+            before = self._weights.get(place, self._none)
+            self._weights[place] = tuple(map(max, before, weights))
+
+    def best(self, entries: int) -> list[tuple[Place, tuple[float, ...]]]:
+        """Return the rows with many and rare terms, at most the limit; of equal ones the newer."""
+        rarities = [rarity(max(entries, count), count) for count in self.counts]
+        return nlargest(
+            self.limit,
+            self._weights.items(),
+            key=lambda row: (sum(map(mul, row[1], rarities)), row[0][1]),
+        )
+
+
+def _scope_of(request: SearchRequest) -> Step[_Scope]:
+    numbers, condition = [ALL], ""
+    values: tuple[object, ...] = ()
+    if request.session_id is not None:
+        numbers = [number for (number,) in (yield _ONE, (request.session_id,))]
+        condition, values = "session = %s::bigint AND ", (numbers[0] if numbers else ALL,)
+    elif request.prefix:
+        numbers = [number for (number,) in (yield _MANY, (request.prefix,))]
+        condition, values = "session = ANY(%s::bigint[]) AND ", (numbers,)
+    [(entries, has_parts)] = yield _ENTRIES, (numbers,)
+    return _Scope(condition, values, entries, has_parts)
+
+
+def _term(text: str) -> _Term:
+    parts = WORD.findall(plain_of(text))
+    pattern = None
+    if len(parts) > 1:
+        pattern = re.compile(r"([^\W_])?" + r"[\W_]+".join(map(_beginning, parts)))
+    long = tuple(dict.fromkeys(part for part in parts if len(part) >= _LEAST_PART))
+    return _Term(" ".join(words_of(text)), long, pattern)
+
+
+def _beginning(word: str) -> str:
+    """Return a pattern of a word with any English ending."""
+    if len(word) > _LEAST_PART and word.isascii() and word.isalpha():
+        return word[:-1] + r"[^\W_]{0,4}"
+    return re.escape(word)
+
+
+def _find_words(scope: _Scope, terms: Sequence[_Term], matches: _Matches) -> Step[None]:
+    """Find rows that have the words of a term."""
+    numbers = [number for number, term in enumerate(terms) if term.words]
+    rows = yield from _match_words(scope, terms, [[number] for number in numbers], matches)
+    if rows < _MOST_ROWS:
+        return
+    # Rows of rare terms, and those of several frequent ones, may be among the missing ones.
+    frequent = [n for n in numbers if matches.counts[n] * _FREQUENT >= rows]
+    rare = [[n] for n in numbers if n not in frequent]
+    yield from _match_words(scope, terms, [*rare, *map(list, combinations(frequent, 2))], matches)
+
+
+def _match_words(
+    scope: _Scope, terms: Sequence[_Term], groups: Sequence[Sequence[int]], matches: _Matches
+) -> Step[int]:
+    """Find rows that have the words of all terms of a group, and return how many."""
+    if not groups:
+        return 0
+    flags, flag_values = _flags(terms)
+    wanted = " || ".join(f"({' && '.join([_QUERY] * len(group))})" for group in groups)
+    found = yield (
+        f"WITH hit AS (SELECT session, seq, {flags} AS whole FROM memman_word"  # noqa: S608 - our own words
+        f" WHERE {scope.condition} words @@ ({wanted}) LIMIT {_MOST_ROWS})"
+        " SELECT whole, count(*), (array_agg(session ORDER BY seq DESC, session))[1:%s],"
+        " (array_agg(seq ORDER BY seq DESC, session))[1:%s] FROM hit GROUP BY whole",
+        (
+            *flag_values, *scope.values, *(terms[n].words for group in groups for n in group),
+            matches.limit, matches.limit,
+        ),
+    )  # fmt: skip
+    counts = [0] * len(terms)
+    for whole, count, sessions, seqs in found:
+        matches.add(zip(sessions, seqs, strict=True), [AS_WORD * has for has in whole])
+        counts = [before + count * has for before, has in zip(counts, whole, strict=True)]
+    matches.counts = list(map(max, matches.counts, counts))
+    return sum(count for _, count, _, _ in found)
+
+
+def _find_parts(
+    scope: _Scope, terms: Sequence[_Term], numbers: Sequence[int], matches: _Matches
+) -> Step[None]:
+    """Find rows in which every word of a term is a part of a word."""
+    conditions = [
+        f"({' AND '.join(['words::text LIKE %s'] * len(terms[number].parts))})"
+        for number in numbers
+    ]
+    patterns = [f"%{part}%" for number in numbers for part in terms[number].parts]
+    flags, flag_values = _flags(terms)
+    found = yield (
+        f"SELECT session, seq, {flags}, ARRAY[{', '.join(conditions)}] FROM memman_word"  # noqa: S608 - our own words
+        f" WHERE {scope.condition} ({' OR '.join(conditions)}) LIMIT {_MOST_PARTS}",
+        (*flag_values, *patterns, *scope.values, *patterns),
+    )
+    for session, seq, whole, parts in found:
+        weights = [AS_WORD * has for has in whole]
+        for number, has in zip(numbers, parts, strict=True):
+            if has and not weights[number]:
+                weights[number] = AS_PART
+                matches.counts[number] += 1
+        matches.add([(session, seq)], weights)
+
+
+def _flags(terms: Sequence[_Term]) -> tuple[str, list[str]]:
+    """Return an expression for an array of which terms a row has as words, and its values."""
+    return f"ARRAY[{', '.join([f'words @@ {_QUERY}'] * len(terms))}]", [
+        term.words for term in terms
+    ]
+
+
+def _candidates(
+    terms: Sequence[_Term], best: Sequence[tuple[Place, tuple[float, ...]]]
+) -> Step[list[Candidate]]:
+    """Read the entries of rows, without those that only have the words of a phrase at different places."""
+    sessions, seqs = [place[0] for place, _ in best], [place[1] for place, _ in best]
+    found = yield _FOUND, (sessions, seqs)
+    records = {
+        (number, seq): (name, record)
+        for name, number, seq, payload in found
+        if isinstance(record := decoded(seq, payload)[1], Added)
+    }
+    phrases = any(term.pattern for term in terms)
+    candidates: list[Candidate] = []
+    for place, weights in best:
+        name, record = records[place]
+        real = weights
+        if phrases:
+            text = plain_of(searchable(record.entry))
+            pairs = zip(terms, weights, strict=True)
+            real = tuple(term.weight_in(text, weight) for term, weight in pairs)
+        if any(real):
+            candidates.append(Candidate(name, place[1], record, real))
+    return candidates
