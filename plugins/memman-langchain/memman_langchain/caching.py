@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Literal
 
 from langchain.agents.middleware import ModelRequest
@@ -44,6 +45,6 @@ def _middleware(anthropic: bool, ttl: Literal["5m", "1h"]) -> Any:
         from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 
         return AnthropicPromptCachingMiddleware(ttl=ttl)
-    from langchain_aws.middleware.prompt_caching import BedrockPromptCachingMiddleware
-
-    return BedrockPromptCachingMiddleware(ttl=ttl, unsupported_model_behavior="ignore")
+    # By name: langchain-aws asks for older releases of langchain-core than the types are checked with.
+    bedrock = import_module("langchain_aws.middleware.prompt_caching")
+    return bedrock.BedrockPromptCachingMiddleware(ttl=ttl, unsupported_model_behavior="ignore")

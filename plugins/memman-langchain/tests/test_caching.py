@@ -31,6 +31,11 @@ GPT = {
                  "message": {"role": "assistant", "content": "It returns 1. " * 20}}],
     "usage": {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18},
 }  # fmt: skip
+BEDROCK = {
+    "output": {"message": {"role": "assistant", "content": [{"text": "It returns 1. " * 20}]}},
+    "stopReason": "end_turn", "metrics": {"latencyMs": 1},
+    "usage": {"inputTokens": 9, "outputTokens": 9, "totalTokens": 18},
+}  # fmt: skip
 
 
 @tool
@@ -55,10 +60,19 @@ def sent(
     """Return the bodies of an agent's requests over several compressions."""
     config = MemoryConfig(**{"max_tokens": 3_000, "max_entries": None} | settings)
     with loopback(path, Answer(body=reply)) as server, MemoryManager(config=config) as memory:
-        base = server.url if name.startswith("anthropic") else None
-        extra = {"base_url": base} if base else {}
-        model = init_chat_model(name, api_key="key", **extra)
-        if base is None:  # a base URL of one's own means another server
+        provider = name.partition(":")[0]
+        access = {
+            "anthropic": {"api_key": "key", "base_url": server.url},
+            "openai": {"api_key": "key"},
+            "bedrock_converse": {
+                "aws_access_key_id": "id",
+                "aws_secret_access_key": "key",
+                "region_name": "us-east-1",
+                "endpoint_url": server.url,
+            },
+        }
+        model = init_chat_model(name, **access[provider])
+        if provider == "openai":  # a base URL of one's own means another server
             model.root_client = model.root_client.with_options(base_url=f"{server.url}/v1")
             model.client = model.root_client.chat.completions
         agent = make(model, memory)
@@ -98,6 +112,17 @@ def test_gpt_gets_one_key_for_a_session() -> None:
     keys = {body["prompt_cache_key"] for body in bodies}
     assert len(keys) == 1
     assert keys.pop().startswith("memman-")
+
+
+def test_bedrock_gets_marks_behind_head_and_conversation() -> None:
+    pytest.importorskip("langchain_aws", reason="runs with the oldest releases")
+    name = "anthropic.claude-sonnet-4-5-20250929-v1:0"
+    bodies = sent(f"bedrock_converse:{name}", "/converse", BEDROCK, cache_ttl=3_600.0)
+    mark = {"cachePoint": {"type": "default", "ttl": "1h"}}
+    for body in bodies:
+        assert body["toolConfig"]["tools"][-1] == mark
+        assert body["system"][-1] == mark
+        assert body["messages"][-1]["content"][-1] == mark
 
 
 @pytest.mark.parametrize("order", ["before", "after", "deep"])
