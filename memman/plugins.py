@@ -30,10 +30,15 @@ CREATED_BY = f"{DISTRIBUTION} {VERSION}"
 _OWN_PLUGINS = frozenset(
     f"memman-{name}"
     for name in (
+        "adk",
+        "agent-framework",
         "anthropic",
         "bedrock",
+        "claude-agent-sdk",
         "google",
+        "hermes",
         "langchain",
+        "llama-index",
         "mistral",
         "openai",
         "openai-agents",
@@ -41,6 +46,7 @@ _OWN_PLUGINS = frozenset(
         "postgres",
         "prices",
         "pydantic-ai",
+        "strands",
         "tiktoken",
         "tokenizers",
     )

@@ -33,7 +33,7 @@ LAYERS = {
     "quoting": 3, "recall": 3,
     "session": 3,
     "core": 4,
-    "async_manager": 5, "manager": 5,
+    "async_manager": 5, "manager": 5, "mirror": 5,
     "cli": 6, "report": 6, "testing": 6, "mcp_server": 6,
 }  # fmt: skip
 ORDER_IN_LAYER_1 = (
@@ -74,6 +74,7 @@ AWAITING = {
     "session",
     "core",
     "async_manager",
+    "mirror",
     "recall",
     "runtime",
     "events",

@@ -317,7 +317,7 @@ class AdapterConformance:
             run.cancel()
             await asyncio.wait([run])
 
-        with self._conversation(self.budget, holds=True) as talk:
+        with self._conversation(self.budget, holds=1) as talk:
             asyncio.run(cancel(talk))
             talk.play(_FEW)
             talk.check_requests(self.budget)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 from zlib import crc32
 
@@ -80,8 +80,9 @@ class FakeModel:
         fails: the numbers of the requests that raise `FakeModelError`, from 1.
         result: the text of every tool result; by default code that names its path.
         native: whether replies have a native part.
-        holds: whether the first tool call waits until it is cancelled.
+        holds: the number of the tool call that waits until it is cancelled, from 1; 0 for none.
         recalls: whether the driver is to give the tool `recall` to the agent.
+        numbers: of calls and answers, for models in several processes; by default unique in this process.
     """
 
     name = "memman-fake-model"
@@ -97,8 +98,9 @@ class FakeModel:
         fails: Collection[int] = (),
         result: str | None = None,
         native: bool = False,
-        holds: bool = False,
+        holds: int = 0,
         recalls: bool = False,
+        numbers: Iterator[int] = _NUMBERS,
     ) -> None:
         self.requests: list[ModelRequest] = []
         self.results: list[str] = []
@@ -106,6 +108,7 @@ class FakeModel:
         self.overflows = 0
         self.holding = asyncio.Event()
         self.recalls = recalls
+        self._numbers = numbers
         self._memory = memory
         self._format = format
         self._steps = steps
@@ -115,6 +118,7 @@ class FakeModel:
         self._result = result
         self._native = native
         self._holds = holds
+        self._read = 0  # calls of `read`
         self._done = 0  # steps of this turn
         self._asked = ""  # the path whose rate the turn asks for
 
@@ -155,16 +159,16 @@ class FakeModel:
         if newest.type != "tool_result":
             asked = _ASKED.search(text_of(newest.content))
             self._done, self._asked = 0, asked[1] if asked else ""
-        native = f"signature-{next(_NUMBERS)}=" if self._native else ""
+        native = f"signature-{next(self._numbers)}=" if self._native else ""
         if native:
             self.natives.append(native)
         if self._asked:
             offered = {tool.name for tool in read_tools(tools or ())}
             text, calls = self._answer(sent, "recall" in offered)
         elif self._done == self._steps:
-            text, calls = f"answer {next(_NUMBERS)}", ()
+            text, calls = f"answer {next(self._numbers)}", ()
         else:
-            numbers = (next(_NUMBERS), next(_NUMBERS))
+            numbers = (next(self._numbers), next(self._numbers))
             text = ""
             calls = tuple(
                 ToolCallRequest(f"call-{n}", {"path": f"src/module_{n}.py"}) for n in numbers
@@ -180,7 +184,7 @@ class FakeModel:
         entries = format_named(self._format).parse(messages)
         found = next(filter(None, (code.search(text_of(entry.content)) for entry in entries)), None)
         if found is None and can_recall and not self._done:
-            call = ToolCallRequest(f"call-{next(_NUMBERS)}", {"query": self._asked}, "recall")
+            call = ToolCallRequest(f"call-{next(self._numbers)}", {"query": self._asked}, "recall")
             return "", (call,)
         return found[1] if found else "I do not know.", ()
 
@@ -196,8 +200,8 @@ class FakeModel:
 
     async def read(self, path: str) -> str:
         """Read a file: the body of the tool `read` in an async framework."""
-        if self._holds:
-            self._holds = False
+        self._read += 1
+        if self._read == self._holds:
             self.holding.set()
             await asyncio.Event().wait()
         return self.read_sync(path)

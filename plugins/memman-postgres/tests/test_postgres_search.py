@@ -309,6 +309,10 @@ def test_tenants_never_find_each_others_entries(tenants: dict[str, PostgresStore
             session = draw.choice(sessions)
             tenants[name].append(session, (record,))
             alone[name].append(session, (record,))
+    rows = {
+        name: {session: list(store.read(session)) for session in sessions}
+        for name, store in alone.items()
+    }
     words = [
         *_WORDS,
         *(f"{name}{number}" for name in tenants for number in range(7)),
@@ -331,7 +335,7 @@ def test_tenants_never_find_each_others_entries(tenants: dict[str, PostgresStore
                 (session, seq, record)
                 for session in sessions
                 if wanted.covers(session)
-                for seq, record in alone[name].read(session)
+                for seq, record in rows[name][session]
             ],
         )
         # Neither the entries nor the counts behind the rarity of words are those of the other tenant.

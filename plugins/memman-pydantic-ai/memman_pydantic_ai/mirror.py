@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -21,12 +20,11 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 
-from memman import AsyncMethods, Context, EntryNotFound, SessionNotFound
+from memman import AsyncMethods, Context
+from memman.mirror import HistoryMessage, HistoryMirror, message_id
 from memman_pydantic_ai.messages import NAME
 
-_logger: Final = logging.getLogger("memman")
 _PREFIX: Final = "pai-"  # of the ids that are made here
-_REASON: Final = "no longer in pydantic-ai's history"
 # Parts that change the meaning of later requests: without them a tool or an instruction is hidden.
 _LASTING: Final = ("-delta", "-baseline")
 
@@ -81,8 +79,13 @@ class Mirror:
     """
 
     def __init__(self, memory: AsyncMethods, session_id: str) -> None:
-        self._memory = memory
-        self._session_id = session_id
+        self._log = HistoryMirror(
+            memory,
+            session_id,
+            format=NAME,
+            prefix=_PREFIX,
+            continuing="give the run message_history= or conversation=",
+        )
         self._known: list[_Known] = []
         self._pieces: dict[str, Piece] = {}  # of the known messages, by their keys
         self._is_read = False  # whether they were compared with the log
@@ -113,11 +116,11 @@ class Mirror:
         taken = self._pieces.keys() - after if after else self._pieces
         pieces = _named(list(chain.from_iterable(split)), taken)
         if self._is_read and [piece.key for piece in pieces[: len(after)]] == after:
-            await self._add(pieces[len(after) :])
+            await self._log.add(_logged(pieces[len(after) :]))
         elif same:
             return await self.resync(history)
         else:
-            await self._reconcile(pieces)
+            await self._log.reconcile(_logged(pieces))
             self._pieces = {}
         named = iter(pieces)
         self._known[same:] = [
@@ -135,15 +138,14 @@ class Mirror:
 
     def lacks(self, context: Context) -> bool:
         """Return whether a context has pieces that the history has not."""
-        ids = (entry.id for entry in context.entries)
-        return any(id_.startswith(_PREFIX) and _key(id_) not in self._pieces for id_ in ids)
+        return self._log.lacks(context, self._pieces)
 
     def messages_of(self, context: Context, history: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return a context as messages: the history's own objects wherever they are unaltered."""
         self._tokens = int(context.tokens)
         found: list[ModelMessage] = []
         for message, source in zip(context.messages, context.sources, strict=True):
-            own = [self._pieces.get(key) for key in dict.fromkeys(map(_key, source.entries))]
+            own = [self._pieces.get(key) for key in dict.fromkeys(map(message_id, source.entries))]
             whole = [piece for piece in own if piece is not None]
             if source.unaltered and whole and len(whole) == len(own):
                 found.append(_whole(whole, () if found else self._standing))
@@ -160,84 +162,14 @@ class Mirror:
             found[-1] = replace(last, instructions=newest.instructions)
         return found
 
-    # ------------------------------------------------------------ the log
 
-    async def _reconcile(self, pieces: Sequence[Piece]) -> None:
-        """Make the stored log equal to the pieces."""
-        stored = await self._stored()
-        order = list(stored)
-        matched, missing, late = 0, list[Piece](), list[Piece]()
-        for piece in pieces:
-            if matched < len(order) and order[matched] == piece.key:
-                late, matched = list(missing), matched + 1
-            else:
-                missing.append(piece)
-        if order and not matched:
-            _logger.warning(
-                "session %s: the history of this run continues nothing of it, so its %d messages are "
-                "retracted; to continue a conversation, give the run message_history= or conversation=",
-                self._session_id,
-                len(order),
-            )
-        await self._retract(stored, order[matched:])
-        # What was retracted by hand stays so, and what was deleted is not added.
-        hidden = [piece for piece in late if await self._is_retracted(piece)]
-        added = await self._add([piece for piece in missing if piece not in hidden])
-        inserted = [
-            number
-            for number, piece in enumerate(pieces)
-            if piece in late and piece.key in added and not isinstance(piece.part, ToolReturnPart)
-        ]  # without late results, which find their calls
-        if inserted:
-            behind = pieces[inserted[0] :]
-            await self._retract(await self._stored(), [piece.key for piece in behind])
-            await self._add(behind)
-
-    async def _stored(self) -> dict[str, list[str]]:
-        """Return the ids of the entries of each piece in the log, in order."""
-        found: dict[str, list[str]] = {}
-        try:
-            entries = await self._memory.get_entries(self._session_id)
-        except SessionNotFound:
-            return found
-        for entry in entries:
-            if entry.id.startswith(_PREFIX):
-                found.setdefault(_key(entry.id), []).append(entry.id)
-        return found
-
-    async def _retract(self, stored: dict[str, list[str]], keys: Iterable[str]) -> None:
-        ids = [id_ for key in keys for id_ in stored.get(key, ())]
-        if ids:
-            await self._memory.retract(self._session_id, ids, reason=_REASON)
-
-    async def _is_retracted(self, piece: Piece) -> bool:
-        try:
-            await self._memory.get_entry(self._session_id, piece.key)
-        except EntryNotFound:
-            return False
-        return True
-
-    async def _add(self, pieces: Sequence[Piece]) -> set[str]:
-        """Add pieces, and return the keys of those that are in the log now."""
-        if not pieces:
-            return set()
-        by_key = {piece.key: piece for piece in pieces}
-        entries = await self._memory.add_messages(
-            self._session_id,
-            [piece.dumped for piece in pieces],
-            NAME,
-            ids=list(by_key),
-            unknown="keep",
+def _logged(pieces: Iterable[Piece]) -> list[HistoryMessage]:
+    return [
+        HistoryMessage(
+            piece.key, piece.dumped, piece.lasts(), isinstance(piece.part, ToolReturnPart)
         )
-        for entry in entries:
-            if by_key[_key(entry.id)].lasts():
-                await self._memory.pin(self._session_id, entry.id)
-        return {_key(entry.id) for entry in entries}
-
-
-def _key(entry_id: str) -> str:
-    """Return the key of the piece that an entry belongs to."""
-    return entry_id.partition(":")[0]
+        for piece in pieces
+    ]
 
 
 def _standing(history: Sequence[ModelMessage]) -> list[SystemPromptPart]:

@@ -1,0 +1,163 @@
+"""The history of a framework as a session: for adapters of frameworks that hand over their whole list."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from memman.core.methods import AsyncMethods
+from memman.errors import EntryNotFound, SessionNotFound
+from memman.results import Context
+
+_logger: Final = logging.getLogger("memman")
+
+
+@dataclass(frozen=True)
+class HistoryMessage:
+    """A message of a framework's history.
+
+    Args:
+        id: the id of its entry, which begins with the prefix of the mirror and has no colon. Further
+            entries of the same message are called `id:1`, `id:2`.
+        message: the message in the mirror's format.
+        is_pinned: whether no compression may replace it.
+        is_result: whether it is a tool's result, which finds its call wherever it was added.
+    """
+
+    id: str
+    message: Any
+    is_pinned: bool = False
+    is_result: bool = False
+
+
+class HistoryMirror:
+    """Keeps a session equal to the history of a framework: what is new is added, what is gone retracted.
+
+    Entries whose id does not begin with the prefix are not the framework's, and stay as they are: what the
+    application added, or what another framework said in the same session.
+
+    Args:
+        memory: the methods of a manager, `memory.aio`.
+        session_id: the session.
+        format: the format of the messages.
+        prefix: the beginning of the ids, such as "pai-".
+        continuing: how a run of the framework continues a conversation, for a warning.
+    """
+
+    def __init__(
+        self, memory: AsyncMethods, session_id: str, *, format: str, prefix: str, continuing: str
+    ) -> None:
+        self._memory = memory
+        self._session_id = session_id
+        self._format = format
+        self._prefix = prefix
+        self._continuing = continuing
+        self._known: list[str] | None = (
+            None  # the ids of the history, once it was compared with the log
+        )
+
+    async def sync(self, history: Sequence[HistoryMessage]) -> None:
+        """Make the session equal to a history."""
+        ids = [each.id for each in history]
+        if self._known is not None and ids[: len(self._known)] == self._known:
+            await self.add(history[len(self._known) :])
+        else:
+            await self.reconcile(history)
+        self._known = ids
+
+    async def resync(self, history: Sequence[HistoryMessage]) -> None:
+        """Make the session equal to a history, after another process may have continued it."""
+        self._known = None
+        await self.sync(history)
+
+    def lacks(self, context: Context, known: Iterable[str] | None = None) -> bool:
+        """Return whether a context has messages that the history has not: another process added them.
+
+        Args:
+            context: a context of the session.
+            known: the ids of the history; by default those of the last `sync`.
+        """
+        ids = set(self._known or () if known is None else known)
+        own = (entry.id for entry in context.entries if entry.id.startswith(self._prefix))
+        return any(message_id(id_) not in ids for id_ in own)
+
+    async def add(self, messages: Sequence[HistoryMessage]) -> set[str]:
+        """Add messages to the end of the session, and return the ids of those that are in the log now."""
+        if not messages:
+            return set()
+        by_id = {each.id: each for each in messages}
+        entries = await self._memory.add_messages(
+            self._session_id,
+            [each.message for each in messages],
+            self._format,
+            ids=list(by_id),
+            unknown="keep",
+        )
+        for entry in entries:
+            if by_id[message_id(entry.id)].is_pinned:
+                await self._memory.pin(self._session_id, entry.id)
+        return {message_id(entry.id) for entry in entries}
+
+    async def reconcile(self, history: Sequence[HistoryMessage]) -> None:
+        """Make the session equal to a history by reading the whole log."""
+        stored = await self._stored()
+        order = list(stored)
+        matched, missing, late = 0, list[HistoryMessage](), list[HistoryMessage]()
+        for message in history:
+            if matched < len(order) and order[matched] == message.id:
+                late, matched = list(missing), matched + 1
+            else:
+                missing.append(message)
+        if order and not matched:
+            _logger.warning(
+                "session %s: the history of this run continues nothing of it, so its %d messages are "
+                "retracted; to continue a conversation, %s",
+                self._session_id,
+                len(order),
+                self._continuing,
+            )
+        await self._retract(stored, order[matched:])
+        # What was retracted by hand stays so, and what was deleted is not added.
+        hidden = [message for message in late if await self._is_retracted(message)]
+        added = await self.add([message for message in missing if message not in hidden])
+        inserted = [
+            number
+            for number, message in enumerate(history)
+            if message in late and message.id in added and not message.is_result
+        ]
+        if inserted:
+            behind = history[inserted[0] :]
+            await self._retract(await self._stored(), [message.id for message in behind])
+            await self.add(behind)
+
+    async def _stored(self) -> dict[str, list[str]]:
+        """Return the ids of the entries of each message in the log, in order."""
+        found: dict[str, list[str]] = {}
+        try:
+            entries = await self._memory.get_entries(self._session_id)
+        except SessionNotFound:
+            return found
+        for entry in entries:
+            if entry.id.startswith(self._prefix):
+                found.setdefault(message_id(entry.id), []).append(entry.id)
+        return found
+
+    async def _retract(self, stored: Mapping[str, list[str]], gone: Iterable[str]) -> None:
+        ids = [id_ for each in gone for id_ in stored.get(each, ())]
+        if ids:
+            reason = "no longer in the framework's history"
+            await self._memory.retract(self._session_id, ids, reason=reason)
+
+    async def _is_retracted(self, message: HistoryMessage) -> bool:
+        try:
+            await self._memory.get_entry(self._session_id, message.id)
+        except EntryNotFound:
+            return False
+        return True
+
+
+def message_id(entry_id: str) -> str:
+    """Return the id of the message that an entry belongs to."""
+    return entry_id.partition(":")[0]
