@@ -68,6 +68,9 @@ _COMMANDS = (
 # Files of tests and pages that need a package which the default environment lacks.
 _PACKAGES = {
     "docs/how-to/search-from-an-mcp-client.md": "mcp",
+    "docs/how-to/use-with-crewai.md": "crewai",
+    "docs/how-to/use-with-litellm.md": "litellm",
+    "docs/how-to/use-with-smolagents.md": "smolagents",
     "docs/reference/formats.md": "langchain_core",
     "tests/formats/test_langchain.py": "langchain_core",
     "tests/session/test_unknown_messages.py": "langchain_core",

@@ -25,9 +25,9 @@ from tests.adapters.leg import PLAIN, ROOT
 ENVS = os.environ.get("ADAPTER_ENVS")
 _NEWEST = "-newest"
 FRAMEWORKS = sorted(
-    path.name.removesuffix(_NEWEST)
-    for path in (Path(ENVS).glob(f"*{_NEWEST}") if ENVS else ())
-    if path.is_dir()
+    path.name.removeprefix("memman-")
+    for path in (ROOT / "plugins").iterdir()
+    if ENVS and Path(ENVS, f"{path.name.removeprefix('memman-')}{_NEWEST}").is_dir()
 )
 AMPLE = 100_000  # tokens
 TIGHT = 2_500
