@@ -18,13 +18,14 @@ from importlib.metadata import version
 from statistics import median
 from time import process_time
 
-from benchmarks.frameworks import Play, langchain, openai_agents, pydantic_ai
+from benchmarks.frameworks import Play, langchain, openai_agents, pydantic_ai, strands
 from benchmarks.tables import table
 
 FRAMEWORKS: dict[str, tuple[str, Callable[[], dict[str, Play]]]] = {
     "langchain": ("langchain", langchain.load),
     "openai-agents": ("openai-agents", openai_agents.load),
     "pydantic-ai": ("pydantic-ai-slim", pydantic_ai.load),
+    "strands": ("strands-agents", strands.load),
 }
 HEADERS = ("framework, memory", "turns", "ms CPU per turn", "x own")
 
