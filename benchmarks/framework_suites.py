@@ -160,12 +160,34 @@ def _inject_openai_agents() -> None:
         setattr(listed, name, value)
 
 
+def _inject_strands() -> None:
+    """Put memman into the place of the default conversation manager."""
+    from uuid import uuid4
+
+    from memman_strands import MemmanConversationManager
+    from strands._context_manager.context_manager import ContextManager
+
+    resolve = ContextManager.resolve_conversation_manager
+
+    def resolved(context_manager: Any, conversation_manager: Any) -> Any:
+        if context_manager is None and conversation_manager is None:
+            return MemmanConversationManager(_memory(), uuid4().hex)
+        return resolve(context_manager, conversation_manager)
+
+    ContextManager.resolve_conversation_manager = staticmethod(resolved)
+
+
 # The tests of runs with a session.
 _RUNS_OF_AGENTS: Final = (
     "agent_runner", "agent_runner_streamed", "cancel_streaming", "handoff_history_duplication",
     "hitl_session_scenario", "invalid_final_output_handler", "max_turns", "native_tool_failure_history",
     "prompt_cache_key", "run_impl_resume_paths", "run_state_pending_input", "runner_guardrail_resume",
     "runtime_symmetry_contract", "soft_cancel", "tool_batch_failure_history", "tool_failure_boundaries",
+)  # fmt: skip
+
+# The tests of runs, conversation managers and sessions.
+_PARTS_OF_STRANDS: Final = (
+    "agent", "event_loop", "hooks", "memory", "middleware", "multiagent", "session",
 )  # fmt: skip
 
 SUITES: Final[Mapping[str, Suite]] = {
@@ -217,6 +239,22 @@ SUITES: Final[Mapping[str, Suite]] = {
             "addopts=",
             "--rootdir=libs/deepagents",
         ),
+    ),
+    "strands": Suite(
+        distribution="strands-agents",
+        adapter="strands",
+        tests=tuple(f"tests/strands/{name}" for name in _PARTS_OF_STRANDS),
+        inject=_inject_strands,
+        group=None,  # it has none
+        packages=("pytest-asyncio", "pytest-timeout", "pytest-rerunfailures", "moto[s3]"),
+        options=("--ignore-glob=*a2a*",),
+        expected={
+            "preserves_sliding_window": "tests which manager is the default",
+            "retry_with_reduced_context|retry_with_overwritten_tool": (
+                "asserts which messages SlidingWindowConversationManager keeps after an overflow"
+            ),
+            "test_full_delegation_error_recovery": "a mock is the description of a tool",
+        },
     ),
     "langgraph-prebuilt": Suite(
         distribution="langgraph-prebuilt",

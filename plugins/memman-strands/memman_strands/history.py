@@ -65,8 +65,11 @@ class AgentHistory:
                 if unknown[own + step]:
                     self._aliases[named[own + step]] = stored[start + step]
 
-    async def sync(self, messages: Sequence[Message]) -> None:
-        """Make the session equal to the messages of the agent."""
+    async def sync(self, messages: Sequence[Message]) -> list[str]:
+        """Make the session equal to the messages of the agent, and return their ids.
+
+        The ids are the caller's own list: another run of the same agent may sync in between.
+        """
         history = [
             replace(each, id=self._aliases.get(each.id, each.id)) for each in _named(messages)
         ]
@@ -75,6 +78,7 @@ class AgentHistory:
             self._left = [HistoryMessage(id_, None) for id_ in await self._older(ids)]
         await self._mirror.sync([*self._left, *history])
         self._ids = ids
+        return ids
 
     def trim(self, count: int) -> None:
         """Keep the first messages of the agent in the session, although the agent drops them."""
@@ -82,23 +86,17 @@ class AgentHistory:
         self._left += [HistoryMessage(id_, None) for id_ in ids[:count]]
         self._ids = ids[count:]
 
-    def shown_from(self, context: Context) -> int:
-        """Return the index of the agent's first message from which on a context has all of them."""
-        shown = {message_id(entry.id) for entry in context.entries}
-        ids = self._ids or []
-        start = len(ids)
-        while start and ids[start - 1] in shown:
-            start -= 1
-        return start
-
-    def messages_of(self, context: Context, own: Sequence[Message]) -> list[Message]:
+    def messages_of(
+        self, context: Context, ids: Sequence[str], own: Sequence[Message]
+    ) -> list[Message]:
         """Return a context as messages: the agent's own wherever they are unaltered.
 
         Args:
             context: a context of the session.
-            own: the agent's messages of the last `sync`, or copies of them.
+            ids: what `sync` returned.
+            own: the agent's messages with these ids, or copies of them.
         """
-        by_id = dict(zip(self._ids or (), own, strict=True))
+        by_id = dict(zip(ids, own, strict=True))
         found: list[Any] = []
         rendered = sdk_messages(context.messages)
         for message, source in zip(rendered, context.sources, strict=True):
@@ -172,3 +170,12 @@ def _with_marks(native: Message, rendered: Any) -> Message:
     marked = native.copy()
     marked["content"] = content
     return marked
+
+
+def shown_from(context: Context, ids: Sequence[str]) -> int:
+    """Return the index of the message from which on a context has all of these."""
+    shown = {message_id(entry.id) for entry in context.entries}
+    start = len(ids)
+    while start and ids[start - 1] in shown:
+        start -= 1
+    return start

@@ -19,10 +19,19 @@ from strands.middleware import InvokeModelContext, InvokeModelStage
 from strands.models import Model
 from strands.tools import PythonAgentTool
 from strands.types.content import ContentBlock, Message, SystemPrompt, split_system_prompt
+from strands.types.exceptions import ContextWindowOverflowException
 from strands.types.tools import ToolResult, ToolSpec, ToolUse
 
-from memman import AsyncRecallTool, Context, InvalidInput, Memory, SessionNotFound, valid_id
-from memman_strands.history import FORMAT, AgentHistory
+from memman import (
+    AsyncRecallTool,
+    BudgetExceeded,
+    Context,
+    InvalidInput,
+    Memory,
+    SessionNotFound,
+    valid_id,
+)
+from memman_strands.history import FORMAT, AgentHistory, shown_from
 
 _logger: Final = logging.getLogger("memman")
 _SHORTER: Final = 0.75  # of the refused context, if the provider named no limit
@@ -93,11 +102,11 @@ class MemmanConversationManager(ConversationManager):
         Without an error nothing is done: each request is fitted before it is sent.
 
         Raises:
-            Exception: `e`, if no request of this manager was refused.
+            Exception: `e`, if no request of this manager was refused, or none can be shorter.
         """
         if e is None:
             return
-        if not self._tokens:
+        if not self._tokens or isinstance(e.__cause__, BudgetExceeded):
             raise e
         self._refused = e
         self._refusals += 1
@@ -128,16 +137,19 @@ class MemmanConversationManager(ConversationManager):
 
     async def _fit(self, request: InvokeModelContext) -> InvokeModelContext:
         """Log what is new, and replace the messages of a request by the session's context."""
-        messages = request.agent.messages
-        await self._history.sync(messages)
+        messages = list(request.agent.messages)
+        ids = await self._history.sync(messages)
         if self._refused is not None:
             await self._learn_limit(self._refused)
-        context = await self._context(request)
+        try:
+            context = await self._context(request)
+        except BudgetExceeded as error:
+            raise ContextWindowOverflowException(str(error)) from error
         self._tokens, self._refused = int(context.tokens), None
-        start = self._history.shown_from(context) if context.compacted else 0
+        start = shown_from(context, ids) if context.compacted else 0
         self._gone = messages[: _turn_before(messages, start)]
         own = request.messages if len(request.messages) == len(messages) else messages
-        found = self._history.messages_of(context, own)
+        found = self._history.messages_of(context, ids, own)
         injected = _injected(request)
         if injected and found[-1] is not own[-1]:
             found[-1] = {**found[-1], "content": [*found[-1]["content"], *injected]}

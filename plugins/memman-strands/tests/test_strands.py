@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from strands.vended_plugins.context_injector import ContextInjector
 from memman import AsyncMemoryManager, BudgetExceeded, MemoryConfig, MemoryManager
 from memman.records import Compressed, UsageReported, ids_retracted_by
 from memman.testing import FakeModel, ModelReply
+from memman.testing.laws import in_threads
 
 from .strands_agents import ReportingModel, events_of, plain, reading_tool
 
@@ -378,9 +381,36 @@ def test_refused_request_is_sent_again_shorter() -> None:
 
 def test_request_that_cannot_be_shorter_fails() -> None:
     with memory_of(100_000) as memory:
-        agent, _ = refused_agent(memory, 0)
-        with pytest.raises(BudgetExceeded):
+        agent, model = refused_agent(memory, 0)
+        with pytest.raises(ContextWindowOverflowException, match="What must stay") as caught:
             agent("question 0")
+        assert isinstance(caught.value.__cause__, BudgetExceeded)
+        assert model.refused == 1
+
+
+class Meeting(ReportingModel):
+    """A model whose first two requests wait for each other."""
+
+    barrier = threading.Barrier(2, timeout=10)
+
+    async def stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        await asyncio.to_thread(self.barrier.wait)
+        async for event in super().stream(*args, **kwargs):
+            yield event
+
+
+def test_reentrant_runs_of_an_agent_are_logged_once() -> None:
+    with memory_of(100_000) as memory:
+        agent = Agent(
+            model=Meeting(FakeModel(memory, "bedrock", steps=0)),
+            conversation_manager=MemmanConversationManager(memory, "s"),
+            concurrent_invocation_mode="unsafe_reentrant",
+            callback_handler=None,
+        )
+        in_threads([partial(agent, "one way"), partial(agent, "another way")], 30)
+        texts = {str(entry.content) for entry in memory.get_entries("s")}
+        assert texts > {"one way", "another way"}
+        assert len(texts) == 4
 
 
 def test_overflow_before_any_request_is_raised_again() -> None:
