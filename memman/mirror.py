@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
 
 from memman.core.methods import AsyncMethods
@@ -30,6 +33,27 @@ class HistoryMessage:
     message: Any
     is_pinned: bool = False
     is_result: bool = False
+
+
+def named_by_content(messages: Iterable[Mapping[str, Any]], prefix: str) -> list[HistoryMessage]:
+    """Return chat messages that have no ids as a history.
+
+    An id is a digest of the message, and of how many equal ones precede it. It stays the same in a list
+    that grows, and in another process.
+
+    Args:
+        messages: messages in the format "openai-chat".
+        prefix: the beginning of the ids, as for `HistoryMirror`.
+    """
+    times: Counter[str] = Counter()
+    found = []
+    for message in messages:
+        text = json.dumps(message, sort_keys=True, default=repr)
+        times[text] += 1
+        name = f"{times[text]} {text}".encode()
+        id_ = prefix + blake2b(name, digest_size=12).hexdigest()
+        found.append(HistoryMessage(id_, message, is_result=message.get("role") == "tool"))
+    return found
 
 
 class HistoryMirror:
@@ -118,9 +142,12 @@ class HistoryMirror:
                 len(order),
                 self._continuing,
             )
+        # What was retracted by hand stays so, and what was deleted is not added. A message that the last
+        # history lacked was retracted here, and has come back.
+        before = [each.id for each in history] if self._known is None else self._known
+        unseen = [each for each in late if each.id not in stored and each.id in before]
+        hidden = [message for message in unseen if await self._is_retracted(message)]
         await self._retract(stored, order[matched:])
-        # What was retracted by hand stays so, and what was deleted is not added.
-        hidden = [message for message in late if await self._is_retracted(message)]
         added = await self.add([message for message in missing if message not in hidden])
         inserted = [
             number

@@ -113,6 +113,7 @@ class Conversation:
         return {
             "answer": answer,
             "results": self._model.results,
+            "requests": len(requests),
             "request": json.dumps(requests[-1].messages, default=str, ensure_ascii=False),
             "violations": [str(each) for request in requests for each in request.violations],
             "tokens": max(request.tokens for request in requests),

@@ -1,15 +1,7 @@
-"""A session moves between frameworks: begun in one, continued in another, and back, with calls in flight.
-
-Each framework runs in a process of its own, with the environment that `.ci/adapters` made for it: their
-dependencies conflict. ADAPTER_ENVS is the folder of the environments.
-"""
+"""A session moves between frameworks and back, with tool calls in flight, on one database."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from functools import cache
@@ -20,68 +12,33 @@ from typing import Any
 import pytest
 
 from memman import MemoryManager
-from tests.adapters.leg import PLAIN, ROOT
+from tests.adapters.leg import PLAIN
+from tests.adapters.processes import ENVS, FRAMEWORKS, Leg, Session
 
-ENVS = os.environ.get("ADAPTER_ENVS")
-_NEWEST = "-newest"
-FRAMEWORKS = sorted(
-    path.name.removeprefix("memman-")
-    for path in (ROOT / "plugins").iterdir()
-    if ENVS and Path(ENVS, f"{path.name.removeprefix('memman-')}{_NEWEST}").is_dir()
-)
 AMPLE = 100_000  # tokens
 TIGHT = 2_500
 
 pytestmark = pytest.mark.skipif(ENVS is None, reason="needs ADAPTER_ENVS: see .ci/adapters")
 
 
-class Leg:
-    """The process of one framework."""
-
-    def __init__(self, name: str) -> None:
-        python = sys.executable if name == PLAIN else f"{ENVS}/{name}{_NEWEST}/bin/python"
-        command = [python, "-W", "ignore", "-m", "tests.adapters.leg", name]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
+class CheckedLeg(Leg):
+    """A process whose requests must be valid and within the budget."""
 
     def run(self, session: Session, text: str, *, is_cut: bool = False) -> dict[str, Any]:
-        """Run a turn, and check what the model was sent."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin
-        assert stdout
-        asked = {**vars(session), "text": text, "is_cut": is_cut}
-        stdin.write(json.dumps(asked) + "\n")
-        stdin.flush()
-        line = stdout.readline()
-        assert line, "the process has ended: see its error above"
-        told: dict[str, Any] = json.loads(line)
+        told = super().run(session, text, is_cut=is_cut)
         assert not told["violations"], told["violations"]
         assert told["tokens"] <= session.budget
         return told
-
-    def end(self) -> None:
-        """End the process."""
-        self._process.communicate(timeout=60)
-
-
-class Session:
-    """A session on a database."""
-
-    def __init__(self, folder: Path, budget: int, holds: int = 0) -> None:
-        self.store = str(folder / "moves.db")
-        self.session = "customer-17"
-        self.budget = budget
-        self.holds = holds
 
 
 @pytest.fixture(scope="module")
 def legs() -> Iterator[Any]:
     """Return the processes by the frameworks' names; each is started at its first use."""
-    started: list[Leg] = []
+    started: list[CheckedLeg] = []
 
     @cache
-    def leg(name: str) -> Leg:
-        started.append(Leg(name))
+    def leg(name: str) -> CheckedLeg:
+        started.append(CheckedLeg(name))
         return started[-1]
 
     yield leg
