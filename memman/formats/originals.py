@@ -40,12 +40,12 @@ def original_messages(
     }
     return [
         _joined(form, list(chain.from_iterable(_restored(form, turn) for turn in turns)))
-        for group in _grouped(entries, getattr(form, "results_anywhere", False))
+        for group in message_groups(entries, getattr(form, "results_anywhere", False))
         if (turns := list(_turns(group, called, nonce)))
     ]
 
 
-def _grouped(entries: Sequence[Entry], itemized: bool) -> Iterator[list[Entry]]:
+def message_groups(entries: Sequence[Entry], itemized: bool = False) -> Iterator[list[Entry]]:
     """Yield the entries of each message; adjacent calls without a message id are one message."""
     before: Entry | None = None
     group: list[Entry] = []

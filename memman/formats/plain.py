@@ -29,12 +29,15 @@ _SAID: Final = (
 _BY_HAND: Final = (
     "add it with add_user_message, add_assistant_message, add_tool_call, add_tool_result"
 )
-_LLAMA_INDEX: Final = (
-    "LlamaIndex",
-    "convert the messages with to_openai_message_dicts of llama_index.llms.openai.utils",
+_LLAMA_INDEX: Final = ("LlamaIndex", "install memman-llama-index")
+_AGENT_FRAMEWORK: Final = (
+    "Agent Framework",
+    "install memman-agent-framework, and pass message.to_dict()",
 )
-_AGENT_FRAMEWORK: Final = ("Agent Framework", _BY_HAND)
-_PYDANTIC_AI: Final = ("pydantic-ai", _BY_HAND)
+_PYDANTIC_AI: Final = (
+    "pydantic-ai",
+    "install memman-pydantic-ai, and pass what ModelMessagesTypeAdapter dumps as JSON",
+)
 _VERCEL: Final = ("the Vercel AI SDK", _BY_HAND)
 _ADK: Final = ("Google ADK", "pass the event's content, in the format gemini")
 _AUTOGEN: Final = ("AutoGen", _BY_HAND)
@@ -335,7 +338,7 @@ def _wrong_role(role: object) -> str:
 
 
 def _advice(framework: str, remedy: str) -> str:
-    return f"a message of {framework}, which is not supported: {remedy}"
+    return f"a message of {framework}, which no format here reads: {remedy}"
 
 
 def _framework_of(message: Mapping[str, Any]) -> tuple[str, tuple[str, str] | None]:

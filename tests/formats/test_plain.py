@@ -12,7 +12,7 @@ from memman import FormatError, MemoryManager
 FOREIGN: dict[str, tuple[dict[str, Any], str]] = {
     "LlamaIndex": (
         {"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": "hi"}]},
-        "'blocks' makes it a message of LlamaIndex.*to_openai_message_dicts",
+        "'blocks' makes it a message of LlamaIndex.*install memman-llama-index",
     ),
     "LlamaIndex, dumped": (
         {"role": "user", "content": None, "blocks": [{"block_type": "text", "text": "hi"}]},
@@ -20,11 +20,11 @@ FOREIGN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "Agent Framework": (
         {"role": "user", "contents": [{"type": "text", "text": "hi"}]},
-        "'contents' makes it a message of Agent Framework.*add_user_message",
+        "'contents' makes it a message of Agent Framework.*message.to_dict()",
     ),
     "pydantic-ai": (
         {"parts": [{"content": "hi", "part_kind": "user-prompt"}], "kind": "request"},
-        "'part_kind' makes it a message of pydantic-ai.*add_user_message",
+        "'part_kind' makes it a message of pydantic-ai.*install memman-pydantic-ai",
     ),
     "Vercel": (
         {"id": "1", "role": "assistant", "parts": [{"type": "tool-f", "toolCallId": "c"}]},
