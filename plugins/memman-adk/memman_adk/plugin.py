@@ -1,0 +1,314 @@
+"""`MemmanPlugin`: fits each request of an application's agents into their models' context windows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from threading import Lock
+from typing import Any, Final
+
+from cachetools import LRUCache
+from google.adk.agents import BaseAgent, InvocationContext, LlmAgent
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.events import Event
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins import BasePlugin
+from google.adk.sessions import Session
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from memman import AsyncRecallTool, InvalidInput, Memory, SessionNotFound, valid_id
+from memman_adk.contents import FORMAT, Contents, Transients, message_of
+from memman_adk.events import AgentLog, View
+
+_logger: Final = logging.getLogger("memman")
+_MOST_TALKS: Final = 256  # known without reading their logs again
+_SHORTER: Final = 0.75  # of the refused context, if the provider named no limit
+
+
+class MemmanPlugin(BasePlugin):
+    """Keep the requests of all agents of an application inside their models' context windows.
+
+    Each agent has a memman session, since each sees the events of an ADK session in its own way. Before a
+    model call the session gets the new events, and the request gets the session's context. ADK's session
+    service stays as it is.
+
+    Args:
+        memory: a `MemoryManager` or an `AsyncMemoryManager`, with the agents' model or with `max_tokens`.
+        name: the plugin's name in ADK.
+        session_id: returns the memman session of the root agent for a session of ADK; by default the
+            session's id. Another agent's has its name behind it: `user-17/researcher`. Text that is no
+            valid id becomes a digest.
+        count_tools: whether the definitions of the tools are a part of the budget.
+        recall: whether the agents get the tool `recall`, which returns entries that left the context.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        name: str = "memman",
+        session_id: Callable[[Session], str] | None = None,
+        count_tools: bool = True,
+        recall: bool = False,
+    ) -> None:
+        super().__init__(name=name)
+        self.memory = memory
+        self._base = session_id or _id_of
+        self._count_tools = count_tools
+        self._recall = recall
+        self._talks: LRUCache[tuple[str, View], _Talk] = LRUCache(_MOST_TALKS)
+        self._lock = Lock()
+
+    # ------------------------------------------------------------ callbacks of ADK
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        """Log what is new, and replace the contents of a request by the session's context."""
+        context = callback_context.get_invocation_context()
+        if not _has_history(context.agent, llm_request):
+            await self._fit_alone(llm_request)
+            return None
+        talk = self._talk(context.session, context.agent, _view(context), _is_root(context))
+        await talk.log.begin_task(llm_request.contents)
+        await talk.log.sync(context.session.events)
+        if talk.recall is not None:
+            llm_request.append_tools([_RecallTool(talk.recall)])
+        talk.begin(context.invocation_id, llm_request.contents)
+        await self._fit(talk, llm_request)
+        return None
+
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> LlmResponse | None:
+        """Record the usage of a request, which calibrates the counts."""
+        context = callback_context.get_invocation_context()
+        talk = self._find(context.session, _view(context))
+        usage = llm_response.usage_metadata
+        if not talk or llm_response.partial or not usage or not usage.prompt_token_count:
+            return None
+        if talk.is_waiting:  # a model may report a request more than once
+            talk.is_waiting = False
+            await self._record_usage(talk, usage)
+        return None
+
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> LlmResponse | None:
+        """Send a request that was too long for the model once more, shorter."""
+        context = callback_context.get_invocation_context()
+        talk = self._find(context.session, _view(context))
+        if talk is None or not isinstance(context.agent, LlmAgent):
+            return None
+        if not await self._learn_limit(talk, str(error), llm_request.model):
+            return None
+        answer = None
+        context.increment_llm_call_count()
+        try:
+            await self._fit(talk, llm_request)
+            async for response in context.agent.canonical_model.generate_content_async(llm_request):
+                answer = response
+        except Exception:
+            _logger.exception("a shorter request has failed too; ADK raises the first error")
+        return answer
+
+    async def on_event_callback(
+        self, *, invocation_context: InvocationContext, event: Event
+    ) -> Event | None:
+        """Log an agent's event at once."""
+        session = invocation_context.session
+        talk = self._find(session, View(event.author, event.branch, event.isolation_scope))
+        if talk and not event.partial and invocation_context.live_request_queue is None:
+            await talk.log.sync(session.events)
+            await talk.log.add_early(event)
+        return None
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Log the last events of a run, also for the root agent, which other agents may have replaced."""
+        session = invocation_context.session
+        with self._lock:
+            known = [talk for (id_, _), talk in self._talks.items() if id_ == self._base(session)]
+        talks = [talk for talk in known if talk.invocation_id == invocation_context.invocation_id]
+        agent = invocation_context.agent
+        root = agent.root_agent if isinstance(agent, BaseAgent) else None
+        if isinstance(root, LlmAgent) and talks:
+            talks.append(self._talk(session, root, View(root.name, None, None), is_root=True))
+        for talk in talks:
+            await talk.log.sync(session.events)
+
+    async def delete(self, session: Session) -> None:
+        """Delete the memman sessions of all agents of a session, for good, but none of another user."""
+        base = self._base(session)
+        with self._lock:
+            for key in [key for key in self._talks if key[0] == base]:
+                del self._talks[key]
+        root = valid_id(base)
+        for info in await self.memory.aio.list_sessions(prefix=root):
+            id_ = info.session_id
+            if f"{id_}/".startswith(f"{root}/") and await self._is_of(id_, session.user_id):
+                await self.memory.aio.delete_session(id_, missing_ok=True)
+
+    async def _is_of(self, session_id: str, user_id: str) -> bool:
+        """Return whether the events in a session are a user's, and there are some."""
+        entries = await self.memory.aio.get_entries(session_id)
+        users = {entry.metadata.get("adk", {}).get("user_id") for entry in entries}
+        return users - {None} == {user_id}
+
+    # ------------------------------------------------------------ parts
+
+    def _find(self, session: Session, view: View) -> _Talk | None:
+        with self._lock:
+            return self._talks.get((self._base(session), view))
+
+    def _talk(self, session: Session, agent: Any, view: View, is_root: bool) -> _Talk:
+        base = self._base(session)
+        with self._lock:
+            talk = self._talks.get((base, view))
+            if talk is None:
+                names = [view.scope or view.branch, view.agent]
+                inner = "/".join(filter(None, names))
+                root = valid_id(base)
+                id_ = root if is_root else valid_id(inner, prefix=f"{root}/")
+                log = AgentLog(self.memory.aio, id_, session.user_id, agent, view)
+                tool = self.memory.aio.recall_tool(id_) if self._recall else None
+                talk = self._talks[base, view] = _Talk(log, tool)
+        return talk
+
+    async def _fit(self, talk: _Talk, request: LlmRequest) -> None:
+        """Replace the contents of a request by the session's context."""
+        context = await self.memory.aio.build_context(
+            talk.log.session_id,
+            budget=talk.budget,
+            pending=[message_of(content) for _, content in talk.transients] or None,
+            missing_ok=True,
+            **self._options(request),
+        )
+        talk.tokens = int(context.tokens)
+        request.contents = talk.contents.of(context, talk.transients, talk.given)
+
+    async def _fit_alone(self, request: LlmRequest) -> None:
+        """Fit a request that is of no conversation."""
+        messages = [message_of(content) for content in request.contents]
+        context = await self.memory.aio.fit_messages(messages, **self._options(request))
+        request.contents = Contents().of(context, (), request.contents)
+
+    def _options(self, request: LlmRequest) -> dict[str, Any]:
+        """Return what else is in a request."""
+        config = request.config
+        tools = [_definition(tool) for tool in config.tools or ()] if self._count_tools else []
+        return {
+            "format": FORMAT,
+            "system": "\n\n".join(_texts(config.system_instruction)) or None,
+            "tools": tools or None,
+        }
+
+    async def _record_usage(
+        self, talk: _Talk, usage: types.GenerateContentResponseUsageMetadata
+    ) -> None:
+        said, thought = usage.candidates_token_count or 0, usage.thoughts_token_count or 0
+        try:
+            await self.memory.aio.record_usage(
+                talk.log.session_id,
+                input_tokens=usage.prompt_token_count,
+                output_tokens=said + thought,
+                cached_tokens=usage.cached_content_token_count or 0,
+            )
+        except (InvalidInput, SessionNotFound) as error:  # the run matters more
+            _logger.warning("the usage of a response was not recorded: %s", error)
+
+    async def _learn_limit(self, talk: _Talk, error: str, model: str | None) -> bool:
+        """Learn the model's limit from an error, and return whether a shorter request may succeed."""
+        try:
+            found = await self.memory.aio.record_overflow(error)
+            learned = found.limits is not None
+        except InvalidInput:  # the memory has no model whose limit it could be
+            found = await self.memory.aio.record_overflow(error, model=model or "unknown")
+            learned = False
+        if found.overflow and not learned:
+            talk.budget = int(talk.tokens * _SHORTER)
+        return found.overflow
+
+
+class _Talk:
+    """The log of an agent, and its last request."""
+
+    def __init__(self, log: AgentLog, recall: AsyncRecallTool | None) -> None:
+        self.log = log
+        self.recall = recall  # notices name the tool as long as it exists
+        self.contents = Contents()
+        self.budget: int | None = None
+        self.tokens = 0
+        self.invocation_id = ""
+        self.is_waiting = False  # for the usage
+        self.given: list[types.Content] = []
+        self.transients: Transients = ()
+
+    def begin(self, invocation_id: str, contents: list[types.Content]) -> None:
+        """Begin a request with the contents that ADK made for it."""
+        self.invocation_id = invocation_id
+        self.is_waiting = True
+        self.given = list(contents)
+        self.transients = self.log.transients(contents)
+
+
+class _RecallTool(BaseTool):
+    """memman's tool `recall` as a tool of ADK."""
+
+    def __init__(self, recall: AsyncRecallTool) -> None:
+        super().__init__(name=recall.name, description=recall.description)
+        self._recall = recall
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=self._recall.parameters,
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Return the answer to a call."""
+        return await self._recall(args)
+
+
+def _id_of(session: Session) -> str:
+    return session.id
+
+
+def _has_history(agent: Any, request: LlmRequest) -> bool:
+    """Return whether an agent has a conversation, and a request has all of it."""
+    once = getattr(agent, "mode", None) == "single_turn" or request.previous_interaction_id
+    return not once and getattr(agent, "include_contents", "default") == "default"
+
+
+def _view(context: InvocationContext) -> View:
+    agent: Any = context.agent
+    return View(agent.name, context.branch, context.isolation_scope)
+
+
+def _is_root(context: InvocationContext) -> bool:
+    agent: Any = context.agent
+    is_inner = context.branch or context.isolation_scope or "/" in (context.node_path or "")
+    return agent.parent_agent is None and not is_inner
+
+
+def _texts(instruction: Any) -> Iterator[str]:
+    """Yield the texts of a system instruction in any of its types."""
+    if isinstance(instruction, str):
+        yield instruction
+    elif isinstance(instruction, types.Part):
+        yield instruction.text or ""
+    elif isinstance(instruction, types.Content):
+        yield from _texts(instruction.parts)
+    elif isinstance(instruction, list):
+        for each in instruction:
+            yield from _texts(each)
+
+
+def _definition(tool: Any) -> dict[str, Any]:
+    """Return a tool as JSON; a server or a function that the model's SDK calls itself has none."""
+    if not isinstance(tool, types.Tool):
+        return {}
+    return tool.model_dump(mode="json", by_alias=True, exclude_none=True)
