@@ -1,0 +1,416 @@
+"""`MemmanHistoryProvider`: keeps the history of agents, and fits each of their model calls."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from threading import Lock
+from typing import Any, Final, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from agent_framework import (
+    AgentSession,
+    ChatContext,
+    ChatMiddleware,
+    ChatResponse,
+    ChatResponseUpdate,
+    FunctionTool,
+    HistoryProvider,
+    Message,
+    MiddlewareTermination,
+    ResponseStream,
+    SessionContext,
+    SupportsAgentRun,
+)
+from cachetools import LRUCache, cached
+from pydantic import BaseModel
+
+from memman import AsyncRecallTool, Context, InvalidInput, Memory, SessionNotFound, valid_id
+from memman.counting import parse_overflow
+from memman_agent_framework.messages import NAME
+from memman_agent_framework.run import Run, dumped_message, loaded_messages, message_of
+
+_logger: Final = logging.getLogger("memman")
+_Next: TypeAlias = Callable[[], Awaitable[None]]
+_Stream: TypeAlias = ResponseStream[ChatResponseUpdate, ChatResponse[Any]]
+_RUN: Final = "memman_run"
+_SHORTER: Final = 0.75  # of the refused context, if the provider named no limit
+_MOST_SESSIONS: Final = 256  # with a tool of their own
+_HOUR: Final = 3_600  # seconds
+_OPENAI: Final = "agent_framework_openai"
+_ANTHROPIC: Final = "agent_framework_anthropic._chat_client"
+_UNMARKED: Final = ("bedrock", "vertex")  # these hosts place no marks themselves
+
+
+class MemmanHistoryProvider(HistoryProvider):
+    """Keep the sessions of agents in memman, and each model call inside the context window.
+
+    It is the agent's memory: `Agent(client, context_providers=[provider])`. It brings its own chat
+    middleware, so that the model calls inside the tool loop fit too. One provider serves any number of
+    agents and sessions; a memman session has the id of the `AgentSession`.
+
+    Args:
+        memory: a `MemoryManager` or an `AsyncMemoryManager`, with the agent's model or with `max_tokens`.
+        source_id: the provider's name in the framework.
+        recall: whether agents get the tool `recall`, which returns entries that left the context.
+        cache: "auto" has OpenAI and Anthropic keep the unchanged beginning of each request. With caching
+            options of your own nothing is added.
+        load_messages, store_inputs, store_context_messages, store_context_from, store_outputs: those of
+            every `HistoryProvider`.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        source_id: str = "memman",
+        recall: bool = False,
+        cache: Literal["auto"] | None = None,
+        load_messages: bool = True,
+        store_inputs: bool = True,
+        store_context_messages: bool = False,
+        store_context_from: set[str] | None = None,
+        store_outputs: bool = True,
+    ) -> None:
+        super().__init__(
+            source_id,
+            load_messages=load_messages,
+            store_inputs=store_inputs,
+            store_context_messages=store_context_messages,
+            store_context_from=store_context_from,
+            store_outputs=store_outputs,
+        )
+        self.memory = memory
+        self.recall = recall
+        self.cache = cache
+
+    # ------------------------------------------------------------ the log
+
+    async def get_messages(
+        self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[Message]:
+        """Return all messages of a session as they were saved."""
+        try:
+            stored = await self.memory.aio.get_messages(_valid(session_id), format=NAME)
+        except SessionNotFound:
+            return []
+        return list(map(message_of, stored))
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[Message],
+        *,
+        state: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Add those messages to the log that it has not yet."""
+        run = (state or {}).get(_RUN)
+        if not isinstance(run, Run):
+            run = Run(self.memory.aio, _valid(session_id))
+        await run.log(messages)
+
+    # ------------------------------------------------------------ hooks of the framework
+
+    async def before_run(
+        self,
+        *,
+        agent: SupportsAgentRun,
+        session: AgentSession,
+        context: SessionContext,
+        state: dict[str, Any],
+    ) -> None:
+        """Give the run the session's context, and take part in its model calls."""
+        session_id, fits = _valid(context.session_id), self._fits_calls(agent)
+        if self.recall:
+            context.extend_tools(self.source_id, [_function_tool(self._tool_of(session_id))])
+        options = {**getattr(agent, "default_options", {}), **context.options}
+        if context.service_session_id or _stored_by_service(options):
+            return  # the service sends the conversation to the model
+        built = await self.context(
+            session_id,
+            {**options, "tools": [*_listed(options.get("tools")), *context.tools]},
+            context.instructions,
+            # If it takes no part, a request is what is loaded here and the run's input.
+            pending=[] if fits else [dumped_message(each) for each in context.input_messages],
+            complete=not fits,
+        )
+        loaded = loaded_messages(built)
+        if fits:
+            said = [*self._get_context_messages_to_store(context), *context.input_messages]
+            run = Run(self.memory.aio, session_id, said, loaded)
+            context.extend_middleware(self.source_id, _Fit(self, run))
+        # The base class leaves out approvals that are settled.
+        loader = _Loader(self.source_id, loaded)
+        await loader.before_run(agent=agent, session=session, context=context, state=state)
+
+    async def after_run(
+        self,
+        *,
+        agent: SupportsAgentRun,
+        session: AgentSession,
+        context: SessionContext,
+        state: dict[str, Any],
+    ) -> None:
+        """Log what the run has said that the log has not yet."""
+        middleware = context.middleware.get(self.source_id, ())
+        runs = [each.run for each in middleware if isinstance(each, _Fit)]
+        own = {**state, _RUN: runs[0]} if runs else state
+        await super().after_run(agent=agent, session=session, context=context, state=own)
+        has_loaded = self.source_id in context.context_messages
+        if has_loaded and _persists_per_call(agent) and context.response is not None:
+            await self.record_usage(_valid(context.session_id), context.response.usage_details)
+
+    def _fits_calls(self, agent: SupportsAgentRun) -> bool:
+        """Return whether the log has all that an agent's model calls have, so that it can replace it."""
+        return self.store_inputs and self.store_outputs and not _persists_per_call(agent)
+
+    # ------------------------------------------------------------ operations on the memory
+
+    @cached_property
+    def _tool_of(self) -> Callable[[str], AsyncRecallTool]:
+        """The tool of a session. Notices name a tool as long as it exists, so the newest ones are kept."""
+        tools: LRUCache[str, AsyncRecallTool] = LRUCache(_MOST_SESSIONS)
+        return cached(tools, lock=Lock())(self.memory.aio.recall_tool)
+
+    async def context(
+        self, session_id: str, options: Mapping[str, Any], others: Iterable[str], **more: Any
+    ) -> Context:
+        """Return a session's context with what else is in a request priced.
+
+        Args:
+            session_id: the memman session.
+            options: the options of the request.
+            others: texts of the request besides its instructions and the session's messages.
+            more: arguments of `build_context`.
+        """
+        prompt = "\n\n".join(filter(None, [_text(options.get("instructions")), *others]))
+        return await self.memory.aio.build_context(
+            session_id,
+            format=NAME,
+            system=prompt or None,
+            tools=_tools(options) or None,
+            system_inline=False,
+            missing_ok=True,
+            cache=self.cache,
+            **more,
+        )
+
+    async def learn_limit(self, error: Exception) -> tuple[bool, bool]:
+        """Return whether an error refuses a request for its length, and whether its limit was learned."""
+        try:
+            found = await self.memory.aio.record_overflow(error)
+        except InvalidInput:  # the memory has no model whose limit it could be
+            return parse_overflow(error) is not None, False
+        return found.overflow, found.limits is not None
+
+    async def record_usage(self, session_id: str, usage: Mapping[str, Any] | None) -> None:
+        """Record the usage of a request, which calibrates the counts."""
+        counts = {name: count for name, count in (usage or {}).items() if isinstance(count, int)}
+        given, said = counts.get("input_token_count", 0), counts.get("output_token_count", 0)
+        read = counts.get("cache_read_input_token_count", 0)
+        written = counts.get("cache_creation_input_token_count", 0)
+        # Anthropic counts cached tokens apart, OpenAI as input: the total tells, if there is one.
+        apart = any(name.startswith("anthropic.") for name in counts)
+        if "total_token_count" in counts:
+            apart = given + said != counts["total_token_count"]
+        tokens = given + read + written if apart else given
+        if not tokens:
+            return
+        try:
+            await self.memory.aio.record_usage(
+                session_id,
+                input_tokens=tokens,
+                output_tokens=said,
+                cached_tokens=read,
+                cache_written_tokens=written,
+            )
+        except (InvalidInput, SessionNotFound) as error:  # the run matters more
+            _logger.warning("the usage of a response was not recorded: %s", error)
+
+
+class _Loader(HistoryProvider):
+    """Loads the given messages."""
+
+    def __init__(self, source_id: str, messages: list[Message]) -> None:
+        super().__init__(source_id)
+        self._messages = messages
+
+    async def get_messages(self, session_id: str | None, **kwargs: Any) -> list[Message]:
+        return self._messages
+
+    async def save_messages(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError
+
+
+class _Fit(ChatMiddleware):
+    """Sends the session's context in place of the messages of each model call of a run."""
+
+    def __init__(self, provider: MemmanHistoryProvider, run: Run) -> None:
+        self.run = run
+        self._provider = provider
+
+    async def process(self, context: ChatContext, call_next: _Next) -> None:
+        """Fit a model call, and record its usage."""
+        if _stored_by_service(context.options or {}):
+            await call_next()
+            return
+        given, finished = context.messages, list[ChatResponse[Any]]()
+        try:
+            built = await self._fit(context, given)
+            try:
+                await call_next()
+            except Exception as error:
+                ended = isinstance(error, MiddlewareTermination)
+                if ended or not await self._shorten(context, given, built, error):
+                    raise
+                await call_next()
+        except MiddlewareTermination:
+            raise
+        except Exception:
+            await self.run.retract()
+            raise
+        if isinstance(context.result, ResponseStream):
+            updates = self._updates(context.result, context, call_next, given, built, finished)
+            context.result = ResponseStream(updates, finalizer=lambda _: finished[0])
+        elif context.result is not None:
+            await self._record(context.result)
+
+    async def _updates(
+        self,
+        stream: _Stream,
+        context: ChatContext,
+        call_next: _Next,
+        given: Sequence[Message],
+        built: Context,
+        finished: list[ChatResponse[Any]],
+    ) -> AsyncIterator[ChatResponseUpdate]:
+        """Yield the updates of a streamed model call, and add its response to `finished`."""
+        has_begun = False
+        try:
+            while not finished:
+                try:
+                    async for update in stream:
+                        has_begun = True
+                        yield update
+                    finished.append(await stream.get_final_response())
+                except Exception as error:
+                    if has_begun or not await self._shorten(context, given, built, error):
+                        raise
+                    has_begun = True
+                    await call_next()
+                    stream = cast(_Stream, context.result)
+        except Exception:
+            await self.run.retract()
+            raise
+        finally:
+            await stream.close()  # the caller may have left it early
+        await self._record(finished[0])
+
+    async def _fit(
+        self, context: ChatContext, messages: Sequence[Message], budget: int | None = None
+    ) -> Context:
+        """Log what is new in a request, and replace its messages by the session's context."""
+        named = await self.run.follow(messages)
+        options = context.options or {}
+        others = [message.text for id_, message in named if id_ is None]
+        built = await self._provider.context(self.run.session_id, options, others, budget=budget)
+        context.messages = self.run.request(named, built)
+        # Else the service would keep the conversation too, and get only what is new.
+        store = {"store": False} if getattr(context.client, "STORES_BY_DEFAULT", False) else {}
+        context.options = {**store, **_cache_options(context.client, built), **options}
+        return built
+
+    async def _shorten(
+        self, context: ChatContext, messages: Sequence[Message], refused: Context, error: Exception
+    ) -> bool:
+        """Fit a request again, shorter, if it was refused for its length; return whether it was."""
+        overflow, learned = await self._provider.learn_limit(error)
+        if overflow:
+            budget = None if learned else int(int(refused.tokens) * _SHORTER)
+            await self._fit(context, messages, budget)
+        return overflow
+
+    async def _record(self, response: ChatResponse[Any]) -> None:
+        await self._provider.record_usage(self.run.session_id, response.usage_details)
+
+
+def _valid(session_id: str | None) -> str:
+    return valid_id(session_id or "default")
+
+
+def _persists_per_call(agent: SupportsAgentRun) -> bool:
+    """Return whether an agent loads and stores its history for each model call, without middleware."""
+    return getattr(agent, "require_per_service_call_history_persistence", False) is True
+
+
+def _stored_by_service(options: Mapping[str, Any]) -> bool:
+    return bool(options.get("conversation_id") or options.get("store"))
+
+
+def _text(instructions: Any) -> str:
+    """Return instructions as text; some clients take them in blocks."""
+    if isinstance(instructions, str) or instructions is None:
+        return instructions or ""
+    blocks = instructions if isinstance(instructions, Sequence) else [instructions]
+    texts = (block.get("text") if isinstance(block, Mapping) else block for block in blocks)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _tools(options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the definitions of the tools and of a structured response."""
+    found = list(map(_definition, _listed(options.get("tools"))))
+    output = options.get("response_format")
+    if isinstance(output, type) and issubclass(output, BaseModel):
+        output = output.model_json_schema()
+    if isinstance(output, Mapping):
+        found.append(_definition({"name": "response_format", "parameters": output}))
+    return found
+
+
+def _listed(tools: Any) -> Sequence[Any]:
+    return tools if isinstance(tools, Sequence) else [] if tools is None else [tools]
+
+
+def _definition(tool: Any) -> dict[str, Any]:
+    if isinstance(tool, FunctionTool):
+        return tool.to_json_schema_spec()
+    if not isinstance(tool, Mapping):  # a tool of the provider
+        return {"type": str(getattr(tool, "name", type(tool).__name__))}
+    plain: dict[str, Any] = json.loads(json.dumps(dict(tool), default=repr))
+    return plain
+
+
+def _function_tool(recall: AsyncRecallTool) -> FunctionTool:
+    """Return the tool `recall` as the framework calls it."""
+
+    async def answer(**arguments: Any) -> str:
+        return await recall(arguments)
+
+    return FunctionTool(
+        name=recall.name,
+        description=recall.description,
+        func=answer,
+        input_model=recall.parameters,
+        approval_mode="never_require",
+    )
+
+
+def _cache_options(client: Any, context: Context) -> dict[str, Any]:
+    """Return the options by which a client has its provider cache the prompt, where it has some."""
+    if context.cache_ttl is None:
+        return {}
+    modules = {cls.__module__ for cls in type(client).__mro__}
+    if any(module.startswith(_OPENAI) for module in modules):
+        sdk = getattr(client, "client", None)
+        host = urlsplit(str(getattr(sdk, "base_url", ""))).hostname or ""
+        known = host.endswith((".openai.com", ".azure.com"))  # other servers may refuse the field
+        return {"prompt_cache_key": context.prompt_cache_key} if known else {}
+    if _ANTHROPIC not in modules:
+        return {}
+    if any(host in module for module in modules for host in _UNMARKED):
+        return {}
+    ttl = "1h" if context.cache_ttl >= _HOUR else "5m"
+    return {"cache_control": {"type": "ephemeral", "ttl": ttl}}

@@ -1,0 +1,273 @@
+"""The messages of one run of an agent: which of them are logged, and which are sent."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from hashlib import blake2b
+from typing import Any, Final
+from uuid import uuid4
+
+from agent_framework import Content, Message
+
+from memman import AsyncMethods, Context, EntryNotFound, SessionNotFound
+from memman.entries import JSONObject
+from memman.mirror import message_id
+from memman_agent_framework.messages import NAME
+
+_PREFIX: Final = "af-"  # of the ids that are made here
+_MARK: Final = (
+    "_memman"  # a property of loaded messages: the id in the log, "" for a text of memman's
+)
+_FIELDS: Final = ("role", "contents", "author_name", "message_id", "additional_properties")
+_OF_RUN: Final = (_MARK, "_attribution")  # properties that are not logged
+
+
+class Run:
+    """A run of an agent in a session.
+
+    A message has an id by its content and its number among equal ones of the run. So it is logged once,
+    whether the tool loop or the framework hands it over, in a stream with other objects.
+
+    Args:
+        memory: the methods of a manager, `memory.aio`.
+        session_id: the memman session.
+        inputs: the messages that the run was called with.
+        loaded: the messages of the session that the run got.
+    """
+
+    def __init__(
+        self,
+        memory: AsyncMethods,
+        session_id: str,
+        inputs: Sequence[Message] = (),
+        loaded: Iterable[Message] = (),
+    ) -> None:
+        self.session_id = session_id
+        self._memory = memory
+        self._inputs = inputs
+        self._known = {_mark(message) or "" for message in loaded}
+        self._token = uuid4().hex[:12]
+        self._logged: set[str] = set()
+        self._entries: list[str] = []  # of the logged messages
+        # The digests of messages, which are held so that their `id()` stays theirs.
+        self._digests: dict[int, tuple[list[Content], Message, str]] = {}
+        self._repeated: list[str] | None = None  # ids of first messages that were in the log before
+
+    async def log(self, messages: Sequence[Message]) -> list[str]:
+        """Log those of the run's messages that are new, and return the ids of all."""
+        digests = list(map(self._digest_of, messages))
+        if self._repeated is None and messages:
+            self._repeated = await self._end_of_log(messages, digests)
+            self._logged.update(self._repeated)
+        ids = list(self._named(digests, self._repeated or ()))
+        pairs = zip(ids, messages, strict=True)
+        new = {id_: dumped_message(each) for id_, each in pairs if id_ not in self._logged}
+        if new:
+            added = await self._memory.add_messages(
+                self.session_id, list(new.values()), NAME, ids=list(new), unknown="keep"
+            )
+            self._logged |= new.keys()
+            self._entries += [entry.id for entry in added]
+        return ids
+
+    async def retract(self) -> None:
+        """Take the run's messages out of the context: it failed, and the framework stores none of them."""
+        if self._entries:
+            reason = "a model call of the run failed"
+            with suppress(EntryNotFound, SessionNotFound):  # they may be deleted by now
+                await self._memory.retract(self.session_id, self._entries, reason=reason)
+        self._logged, self._entries = set(), []
+
+    async def follow(self, messages: Sequence[Message]) -> list[tuple[str | None, Message]]:
+        """Log what is new in a request, and return its messages with their ids in the log.
+
+        None: a message of another context provider or a middleware, for this request alone.
+        """
+        inputs = {
+            id(content): n for n, each in enumerate(self._inputs) for content in each.contents
+        }
+        numbers = [inputs.get(id(each.contents[0])) if each.contents else None for each in messages]
+        is_answer = [
+            number is None and message.role in ("assistant", "tool") and not _is_attributed(message)
+            for number, message in zip(numbers, messages, strict=True)
+        ]
+        answers = [each for each, said in zip(messages, is_answer, strict=True) if said]
+        ids = await self.log([*self._inputs, *answers])
+        self._known.update(ids[: len(self._inputs)])
+        answered = iter(ids[len(self._inputs) :])
+        return [
+            (
+                next(answered) if said else _mark(message) if number is None else ids[number],
+                message,
+            )
+            for number, message, said in zip(numbers, messages, is_answer, strict=True)
+        ]
+
+    def request(
+        self, named: Sequence[tuple[str | None, Message]], context: Context
+    ) -> list[Message]:
+        """Return the messages to send: the session's context, and those that are not the session's.
+
+        A message of the session that the framework or a middleware has left out stays out: an approval
+        that is settled, or an input that was redacted.
+        """
+        own = {id_: message for id_, message in named if id_}
+        absent = self._known - own.keys()
+        sent: list[tuple[set[str], Message]] = []
+        called: set[str | None] = set()
+        for each, source in zip(context.messages, context.sources, strict=True):
+            names = set(map(message_id, source.entries))
+            if names and names <= absent:
+                continue
+            native = own.get(min(names)) if source.unaltered and len(names) == 1 else None
+            message = native or message_of(each)
+            if native is None and message.role == "tool":  # the call may have been left out
+                message.contents = [each for each in message.contents if each.call_id in called]
+            called |= {content.call_id for content in message.contents}
+            if native is not None or message.contents:
+                sent.append((names, _attributed(message)))
+        if any(id_ is None for id_, _ in named):
+            _insert(named, sent)
+        return [message for _, message in sent]
+
+    async def _end_of_log(self, messages: Sequence[Message], digests: Sequence[str]) -> list[str]:
+        """Return the ids of the first messages if they are the end of the log already.
+
+        A caller repeats messages of a run that was cut off, or sends the whole conversation each time. A
+        single message without an id of its own is a new one.
+        """
+        given = self._inputs or messages
+        if len(self._inputs) < 2 and not messages[0].message_id:
+            return []
+        stored: list[str] = []
+        with suppress(SessionNotFound):
+            entries = await self._memory.get_entries(self.session_id)
+            stored = list(dict.fromkeys(message_id(entry.id) for entry in entries))
+        existing = [_digest_in(id_) for id_ in stored]
+        for count in range(min(len(given), len(stored)), 0, -1):
+            if existing[-count:] == list(digests[:count]):
+                single = count == 1 and not messages[0].message_id and messages[0].role == "user"
+                return [] if single else stored[-count:]
+        return []
+
+    def _digest_of(self, message: Message) -> str:
+        known = self._digests.get(id(message))
+        if known is None or len(known[0]) != len(message.contents):
+            known = (list(message.contents), message, _digest(dumped_message(message)))
+            self._digests[id(message)] = known
+        return known[-1]
+
+    def _named(self, digests: Sequence[str], repeated: Sequence[str]) -> Iterator[str]:
+        yield from repeated
+        counts = Counter[str]()
+        for digest in digests[len(repeated) :]:
+            counts[digest] += 1
+            number = f"-{counts[digest]}" if counts[digest] > 1 else ""
+            yield f"{_PREFIX}{digest}-{self._token}{number}"
+
+
+def message_of(stored: Mapping[str, Any]) -> Message:
+    """Return a message of the log as the framework's."""
+    return Message(**{key: stored[key] for key in _FIELDS if key in stored})
+
+
+def loaded_messages(context: Context) -> list[Message]:
+    """Return a context as messages that `Run.follow` recognises; without the pending ones."""
+    found = []
+    for message, source in zip(context.messages, context.sources, strict=True):
+        names = {message_id(entry) for entry in source.entries}
+        if "pending" in names:
+            continue
+        made = message_of(message)
+        made.additional_properties[_MARK] = names.pop() if len(names) == 1 else ""
+        found.append(made)
+    return found
+
+
+def _insert(
+    named: Sequence[tuple[str | None, Message]], sent: list[tuple[set[str], Message]]
+) -> None:
+    """Insert the messages that are not the session's before the next one that is sent, or at the start."""
+    at = len(sent)
+    for index in range(len(named) - 1, -1, -1):
+        id_, message = named[index]
+        if id_ is None:
+            leads = all(each is None for each, _ in named[:index])
+            sent.insert(0 if leads else at, (set(), message))
+        elif message.role != "tool":  # nothing comes between calls and their results
+            at = next((n for n, (names, _) in enumerate(sent) if id_ in names), at)
+
+
+def dumped_message(message: Message) -> JSONObject:
+    """Return a message as it is logged: without defaults, and without what belongs to one run."""
+    properties = {k: v for k, v in message.additional_properties.items() if k not in _OF_RUN}
+    more = {
+        "author_name": message.author_name,
+        "message_id": message.message_id,
+        "additional_properties": properties,
+    }
+    contents = [_dumped(content) for content in message.contents]
+    return {
+        "role": message.role,
+        "contents": contents,
+        **{key: value for key, value in more.items() if value},
+    }
+
+
+def _dumped(content: Content) -> JSONObject:
+    found = _without_defaults(content.to_dict())
+    if isinstance(items := found.get("items"), list):
+        found["items"] = [_without_defaults(item) for item in items]
+    return found
+
+
+def _without_defaults(content: JSONObject) -> JSONObject:
+    if content.get("additional_properties"):
+        return content
+    defaults = ("additional_properties", "hosted") if not content.get("hosted") else ()
+    return {key: value for key, value in content.items() if key not in defaults}
+
+
+def _digest(message: JSONObject) -> str:
+    """Return a digest of what a message says: it is the same in a stream and in another process."""
+    said: list[Any] = [message["role"]]
+    if message["role"] == "user":
+        said.append(message.get("message_id"))
+    for content in message["contents"]:
+        call_id = content.get("call_id")
+        said.append([content["type"], call_id or {**content, "additional_properties": None}])
+    text = json.dumps(said, skipkeys=True, default=repr)
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
+
+
+def _digest_in(id_: str) -> str:
+    return id_.removeprefix(_PREFIX).partition("-")[0] if id_.startswith(_PREFIX) else ""
+
+
+def _attributed(message: Message) -> Message:
+    """Return a message as one of the history.
+
+    Clients send a message of the history otherwise than a new one, with other ids: if the newest messages
+    were sent so only from the next run on, the provider's cache would lose them.
+    """
+    if "_attribution" in message.additional_properties:
+        return message
+    made = copy(message)
+    made.additional_properties = {
+        **message.additional_properties,
+        "_attribution": {"source_id": "memman"},
+    }
+    return made
+
+
+def _mark(message: Message) -> str | None:
+    mark = message.additional_properties.get(_MARK)
+    return mark if isinstance(mark, str) else None
+
+
+def _is_attributed(message: Message) -> bool:
+    return _MARK in message.additional_properties or "_attribution" in message.additional_properties
