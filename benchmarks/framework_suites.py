@@ -177,6 +177,91 @@ def _inject_strands() -> None:
     ContextManager.resolve_conversation_manager = staticmethod(resolved)
 
 
+def _inject_agent_framework() -> None:
+    """Put memman into the place of the framework's own history provider, and into agents without one."""
+    import agent_framework
+    import agent_framework._agents as agents
+    import agent_framework._sessions as sessions
+    from memman_agent_framework import MemmanHistoryProvider
+
+    class InMemory(MemmanHistoryProvider):  # type: ignore[misc]  # installed only where the suite runs
+        DEFAULT_SOURCE_ID = "in_memory"
+
+        def __init__(self, source_id: str | None = None, **flags: Any) -> None:
+            flags.pop("skip_excluded", None)
+            super().__init__(_memory(), source_id=source_id or self.DEFAULT_SOURCE_ID, **flags)
+
+    for module in (agent_framework, agents, sessions):
+        vars(module)["InMemoryHistoryProvider"] = InMemory
+    create = agents.RawAgent.__init__
+
+    @functools.wraps(create)
+    def created(self: Any, *arguments: Any, **options: Any) -> None:
+        create(self, *arguments, **options)
+        held = self.context_providers
+        if not any(isinstance(each, agent_framework.HistoryProvider) for each in held):
+            held.append(InMemory())
+
+    agents.RawAgent.__init__ = created
+
+
+def _inject_adk() -> None:
+    """Give each runner memman's plugin; runners of agents as tools inherit it."""
+    from google.adk.plugins.plugin_manager import PluginManager
+    from memman_adk import MemmanPlugin
+
+    make = PluginManager.__init__
+
+    @functools.wraps(make)
+    def init(self: Any, plugins: Any = None, *arguments: Any, **options: Any) -> None:
+        given = list(plugins or [])
+        if not any(isinstance(plugin, MemmanPlugin) for plugin in given):
+            given.append(MemmanPlugin(_memory()))
+        make(self, given, *arguments, **options)
+
+    setattr(PluginManager, "__init__", init)  # noqa: B010 - a method may not be assigned
+
+
+def _inject_adk_sessions() -> None:
+    """Put memman's session service around ADK's own."""
+    import google.adk.sessions.in_memory_session_service as in_memory
+    import google.adk.sessions.sqlite_session_service as sqlite
+    from memman_adk import MemmanPlugin, MemmanSessionService
+
+    def around(service: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: MemmanSessionService(service(*arguments), MemmanPlugin(_memory()))
+
+    for module, name in ((in_memory, "InMemorySessionService"), (sqlite, "SqliteSessionService")):
+        vars(module)[name] = around(vars(module)[name])
+
+
+def _inject_claude_agent_sdk() -> None:
+    """Put memman into the place of the SDK's own store in memory."""
+    import claude_agent_sdk
+    import claude_agent_sdk._internal.session_store as internal
+    from memman_claude_agent_sdk import MemmanSessionStore
+
+    from memman import MemoryManager
+
+    class InMemorySessionStore(MemmanSessionStore):  # type: ignore[misc]  # installed only there
+        def __init__(self) -> None:
+            super().__init__(MemoryManager())
+
+        def get_entries(self, key: Any) -> list[Any]:
+            return self._load(key) or []
+
+        @property
+        def size(self) -> int:
+            infos = self.memory.list_sessions()
+            return sum("subpath" not in info.metadata["claude-transcript"] for info in infos)
+
+        def clear(self) -> None:
+            self.memory = MemoryManager()
+
+    for module in (claude_agent_sdk, internal):
+        vars(module)["InMemorySessionStore"] = InMemorySessionStore
+
+
 # The tests of runs with a session.
 _RUNS_OF_AGENTS: Final = (
     "agent_runner", "agent_runner_streamed", "cancel_streaming", "handoff_history_duplication",
@@ -190,7 +275,91 @@ _PARTS_OF_STRANDS: Final = (
     "agent", "event_loop", "hooks", "memory", "middleware", "multiagent", "session",
 )  # fmt: skip
 
+# Of agent-framework-core; those of skills and MCP servers need no history.
+_OF_AGENT_FRAMEWORK: Final = (
+    "core/test_agent_hooks", "core/test_agents", "core/test_as_tool_kwargs_propagation",
+    "core/test_compaction", "core/test_function_invocation_logic", "core/test_harness_agent",
+    "core/test_harness_loop", "core/test_harness_tool_approval", "core/test_middleware",
+    "core/test_middleware_with_agent", "core/test_middleware_with_chat", "core/test_observability",
+    "core/test_sessions", "workflow/test_agent_executor", "workflow/test_agent_executor_tool_calls",
+    "workflow/test_full_conversation", "workflow/test_workflow_agent", "workflow/test_workflow_kwargs",
+)  # fmt: skip
+
+# The tests of session stores.
+_STORES_OF_CLAUDE: Final = (
+    "session_store_conformance", "session_helpers_store", "session_import", "session_mutations",
+    "session_resume", "session_store_anyio", "session_summary", "transcript_mirror",
+)  # fmt: skip
+
+# The tests of agents that run; others need clients of a cloud.
+_OF_ADK: Final = (
+    "agents",
+    "flows",
+    "streaming",
+    "tools/test_agent_tool.py",
+)
+
 SUITES: Final[Mapping[str, Suite]] = {
+    "adk": Suite(
+        distribution="google-adk",
+        adapter="adk",
+        tests=tuple(f"tests/unittests/{name}" for name in _OF_ADK),
+        inject=_inject_adk,
+        group=None,  # it has all clients of a cloud
+        packages=("pytest-asyncio", "pytest-mock", "anthropic", "litellm", "mcp", "sqlalchemy"),
+        # In two processes pytest ends when the text of a failure has a lone surrogate.
+        options=(
+            "-n",
+            "0",
+            "--continue-on-collection-errors",
+            "--ignore-glob=*test_functions_thread_pool.py",  # it fails by chance in newer releases
+        ),
+        expected={
+            r"long_running::test_async_function(_with_none_response)?": (
+                "the test's UserContent is sent as a Content, its base, with the same role and parts"
+            ),
+        },
+    ),
+    "adk-sessions": Suite(
+        distribution="google-adk",
+        adapter="adk",
+        tests=("tests/unittests/sessions/test_session_service.py",),
+        inject=_inject_adk_sessions,
+        group=None,
+        packages=("aiosqlite", "pytest-asyncio", "sqlalchemy"),
+        expected={
+            "same_ref_as_storage_session": "it reads the sessions inside InMemorySessionService",
+        },
+    ),
+    "agent-framework": Suite(
+        distribution="agent-framework-core",
+        adapter="agent-framework",
+        tests=tuple(f"tests/{name}.py" for name in _OF_AGENT_FRAMEWORK),
+        inject=_inject_agent_framework,
+        group=None,
+        packages=("opentelemetry-sdk", "pytest-asyncio", "pytest-timeout"),
+        expected={
+            "in_?memory|session_(messages|history)|session_and_messages|across_multiple_runs"
+            "|state_is_serial|before_strategy": "reads or writes messages in the session's state",
+            "fresh_context": "the loop resets the session's state, where memman's messages are not",
+            "adds_middleware_when_agent_has_none": "it asserts that there is no other middleware",
+        },
+    ),
+    "claude-agent-sdk": Suite(
+        distribution="claude-agent-sdk",
+        adapter="claude-agent-sdk",
+        tests=tuple(f"tests/test_{name}.py" for name in _STORES_OF_CLAUDE),
+        inject=_inject_claude_agent_sdk,
+        group=None,
+        packages=("anyio[trio]",),
+        expected={
+            "continue_(picks|skips|tie)": "reads the times inside InMemorySessionStore",
+            "bounded|cancelled_after_mkdtemp|eager_flush_mode_appends": (
+                "counts turns of the event loop; the store works in a thread"
+            ),
+            "fast_path_(limit_offset|skips_load)": "two appends within one millisecond",
+        },
+    ),
     "openai-agents": Suite(
         distribution="openai-agents",
         adapter="openai-agents",

@@ -18,11 +18,23 @@ from importlib.metadata import version
 from statistics import median
 from time import process_time
 
-from benchmarks.frameworks import Play, langchain, openai_agents, pydantic_ai, strands
+from benchmarks.frameworks import (
+    Play,
+    adk,
+    agent_framework,
+    langchain,
+    llama_index,
+    openai_agents,
+    pydantic_ai,
+    strands,
+)
 from benchmarks.tables import table
 
 FRAMEWORKS: dict[str, tuple[str, Callable[[], dict[str, Play]]]] = {
+    "adk": ("google-adk", adk.load),
+    "agent-framework": ("agent-framework-core", agent_framework.load),
     "langchain": ("langchain", langchain.load),
+    "llama-index": ("llama-index-core", llama_index.load),
     "openai-agents": ("openai-agents", openai_agents.load),
     "pydantic-ai": ("pydantic-ai-slim", pydantic_ai.load),
     "strands": ("strands-agents", strands.load),
