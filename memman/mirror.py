@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
 from memman.core.methods import AsyncMethods
-from memman.errors import EntryNotFound, SessionNotFound
+from memman.errors import SessionNotFound
+from memman.records import Added, Cleared, Compressed, ids_retracted_by
 from memman.results import Context
 
 _logger: Final = logging.getLogger("memman")
+_GONE: Final = "no longer in the framework's history"
 
 
 @dataclass(frozen=True)
@@ -142,13 +144,9 @@ class HistoryMirror:
                 len(order),
                 self._continuing,
             )
-        # What was retracted by hand stays so, and what was deleted is not added. A message that the last
-        # history lacked was retracted here, and has come back.
-        before = [each.id for each in history] if self._known is None else self._known
-        unseen = [each for each in late if each.id not in stored and each.id in before]
-        hidden = [message for message in unseen if await self._is_retracted(message)]
+        hidden = await self._hidden({each.id for each in missing} - stored.keys())
         await self._retract(stored, order[matched:])
-        added = await self.add([message for message in missing if message not in hidden])
+        added = await self.add([message for message in missing if message.id not in hidden])
         inserted = [
             number
             for number, message in enumerate(history)
@@ -174,15 +172,47 @@ class HistoryMirror:
     async def _retract(self, stored: Mapping[str, list[str]], gone: Iterable[str]) -> None:
         ids = [id_ for each in gone for id_ in stored.get(each, ())]
         if ids:
-            reason = "no longer in the framework's history"
-            await self._memory.retract(self._session_id, ids, reason=reason)
+            await self._memory.retract(self._session_id, ids, reason=_GONE)
 
-    async def _is_retracted(self, message: HistoryMessage) -> bool:
-        try:
-            await self._memory.get_entry(self._session_id, message.id)
-        except EntryNotFound:
-            return False
-        return True
+    async def _hidden(self, unseen: set[str]) -> set[str]:
+        """Return those of the messages that the application has hidden, so that they stay so."""
+        if (
+            self._known is not None
+        ):  # what the last history lacked was retracted here, and has come back
+            return unseen.intersection(self._known)
+        if not unseen:
+            return unseen
+        return unseen & await hidden_messages(self._memory, self._session_id, {_GONE})
+
+
+async def hidden_messages(
+    memory: AsyncMethods, session_id: str, own_reasons: Collection[str]
+) -> set[str]:
+    """Return the ids of the messages that the application has hidden by `retract` or `clear_session`.
+
+    Args:
+        memory: the methods of a manager, `memory.aio`.
+        session_id: the session.
+        own_reasons: the reasons of retractions that follow the framework's history.
+    """
+    try:
+        log = (await memory.export_session(session_id)).log
+    except SessionNotFound:
+        return set()
+    seen, hidden = set[str](), set[str]()
+    for record in log:
+        if isinstance(record, Added):
+            seen.add(message_id(record.entry.id))
+            hidden.discard(message_id(record.entry.id))
+        elif isinstance(record, Cleared):
+            hidden |= seen
+        elif isinstance(record, Compressed):
+            names = set(map(message_id, ids_retracted_by(record)))
+            if record.reason.removeprefix("retracted: ") in own_reasons:
+                seen -= names
+            else:
+                hidden |= names
+    return hidden
 
 
 def message_id(entry_id: str) -> str:

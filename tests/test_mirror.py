@@ -76,6 +76,38 @@ def test_mirror_notices_what_another_process_added() -> None:
         assert mirror.lacks(memory.build_context("s"))
 
 
+@pytest.mark.parametrize("is_new", [False, True], ids=["same process", "new process"])
+@pytest.mark.parametrize("hide", ["middle", "end", "clear", "delete"])
+def test_mirror_adds_nothing_that_was_hidden_by_hand(hide: str, is_new: bool) -> None:
+    with MemoryManager() as memory:
+        mirror = mirror_of(memory)
+        asyncio.run(mirror.sync(said("a", "b", "c", "d")))
+        ids = [entry.id for entry in memory.get_entries("s")]
+        match hide:
+            case "middle":
+                memory.retract("s", ids[1:3], reason="by hand")
+            case "end":
+                memory.retract("s", ids[2:], reason="by hand")
+            case "clear":
+                memory.clear_session("s")
+            case "delete":
+                memory.delete_entries("s", ids[2:])
+        left = texts_of(memory)
+        mirror = mirror_of(memory) if is_new else mirror
+        asyncio.run(mirror.sync(said("a", "b", "c", "d", "e")))
+        assert texts_of(memory) == [*left, "e"]
+        asyncio.run(mirror_of(memory).sync(said("a", "b", "c", "d", "e", "f")))
+        assert texts_of(memory) == [*left, "e", "f"]
+
+
+def test_mirror_adds_again_what_another_process_rewound() -> None:
+    with MemoryManager() as memory:
+        asyncio.run(mirror_of(memory).sync(said("a", "b", "c")))
+        asyncio.run(mirror_of(memory).sync(said("a")))
+        asyncio.run(mirror_of(memory).sync(said("a", "b", "c", "d")))
+        assert texts_of(memory) == ["a", "b", "c", "d"]
+
+
 def test_mirror_pins_what_is_pinned() -> None:
     with MemoryManager() as memory:
         pinned = HistoryMessage(f"{PREFIX}1", {"role": "user", "content": "a"}, is_pinned=True)

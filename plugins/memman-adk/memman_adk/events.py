@@ -10,10 +10,11 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from google.adk.events import Event
+from google.adk.sessions import Session
 from google.genai import types
 
-from memman import AsyncMethods, EntryNotFound, IdConflict, InvalidInput, SessionNotFound
-from memman.mirror import message_id
+from memman import AsyncMethods, IdConflict, InvalidInput, SessionNotFound
+from memman.mirror import hidden_messages, message_id
 from memman_adk.contents import (
     FORMAT,
     Transients,
@@ -30,6 +31,9 @@ _TASK: Final = "adk-task"  # the entry of what a task is
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
 # Calls between ADK and the application, which no model sees.
 _OF_ADK: Final = {"adk_framework", "adk_request_credential", "adk_request_confirmation"}
+_CHANGED: Final = "changed by a plugin"
+_REWOUND: Final = "rewound in ADK"
+_OWN_REASONS: Final = (_CHANGED, _REWOUND)
 _REWORDED: Final = "For context:"  # begins what ADK makes of another agent's event
 
 
@@ -65,11 +69,12 @@ class AgentLog:
     """
 
     def __init__(
-        self, memory: AsyncMethods, session_id: str, user_id: str, agent: Any, view: View
+        self, memory: AsyncMethods, session_id: str, session: Session, agent: Any, view: View
     ) -> None:
         self.session_id = session_id
         self._memory = memory
-        self._user_id = user_id
+        self._user_id = session.user_id
+        self._origin = {"user_id": session.user_id, "session_id": session.id}
         self._agent = agent
         self._view = view
         self._synced: tuple[int, str] | None = None  # the number of events, and the last one's id
@@ -110,7 +115,7 @@ class AgentLog:
                 [message_of(contents[0])],
                 FORMAT,
                 ids=[_TASK],
-                metadata={"adk": {"user_id": self._user_id}},
+                metadata={"adk": self._origin},
                 unknown="keep",
             )
 
@@ -160,15 +165,10 @@ class AgentLog:
 
     async def _read(self, events: Sequence[Event]) -> None:
         """Find the events in the log of the session."""
-        stored = await self._stored()
-        known = [index for index, event in enumerate(events) if entry_id(event) in stored]
-        self._known = {events[index].id for index in known}
-        for event in events[: max(known, default=0)]:
-            # What the application has retracted stays so.
-            if event.id not in self._known and self._sees(event):
-                with suppress(EntryNotFound):
-                    await self._memory.get_entry(self.session_id, entry_id(event))
-                    self._known.add(event.id)
+        known = set(await self._stored())
+        if any(self._sees(event) and entry_id(event) not in known for event in events):
+            known |= await hidden_messages(self._memory, self.session_id, _OWN_REASONS)
+        self._known = {event.id for event in events if entry_id(event) in known}
 
     async def _stored(self) -> dict[str, list[str]]:
         """Return the ids of the entries of each event in the log."""
@@ -196,7 +196,7 @@ class AgentLog:
             if event.id == early:
                 self._early = None
                 if (event.content and message_of(event.content)) != message:
-                    await self._retract({entry_id(event)}, "changed by a plugin")
+                    await self._retract({entry_id(event)}, _CHANGED)
                     self._known.discard(early)
 
     async def _rewind(self, events: Sequence[Event]) -> list[Event]:
@@ -205,7 +205,7 @@ class AgentLog:
         gone = {event.id for event in events} - live
         await self._retract(
             {entry_id(event) for event in events if event.id in gone - self._rewound},
-            "rewound in ADK",
+            _REWOUND,
         )
         self._known = self._known - (self._rewound & live) | gone
         self._rewound = gone
@@ -231,9 +231,9 @@ class AgentLog:
             "branch": event.branch,
             "invocation_id": event.invocation_id,
             "timestamp": event.timestamp,
-            "user_id": self._user_id,
         }
-        metadata = {"adk": {key: value for key, value in about.items() if value}}
+        known = {key: value for key, value in about.items() if value}
+        metadata = {"adk": {**known, **self._origin}}
         callers = [self._callers.get(each.id or "") for each in event.get_function_responses()]
         if {event.author, *callers} <= {"user", self._view.agent, None}:
             await self._memory.add_messages(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from cachetools import LRUCache
 from google.adk.agents import BaseAgent, InvocationContext, LlmAgent
@@ -23,6 +23,7 @@ from memman import AsyncRecallTool, InvalidInput, Memory, SessionNotFound, valid
 from memman_adk.contents import FORMAT, Contents, Transients, message_of
 from memman_adk.events import AgentLog, View
 
+_Owner: TypeAlias = tuple[str, str]  # the user, and the memman session of the root agent
 _logger: Final = logging.getLogger("memman")
 _MOST_TALKS: Final = 256  # known without reading their logs again
 _SHORTER: Final = 0.75  # of the refused context, if the provider named no limit
@@ -59,7 +60,7 @@ class MemmanPlugin(BasePlugin):
         self._base = session_id or _id_of
         self._count_tools = count_tools
         self._recall = recall
-        self._talks: LRUCache[tuple[str, View], _Talk] = LRUCache(_MOST_TALKS)
+        self._talks: LRUCache[tuple[_Owner, View], _Talk] = LRUCache(_MOST_TALKS)
         self._lock = Lock()
 
     # ------------------------------------------------------------ callbacks of ADK
@@ -130,7 +131,8 @@ class MemmanPlugin(BasePlugin):
         """Log the last events of a run, also for the root agent, which other agents may have replaced."""
         session = invocation_context.session
         with self._lock:
-            known = [talk for (id_, _), talk in self._talks.items() if id_ == self._base(session)]
+            own = self._owner(session)
+            known = [talk for (owner, _), talk in self._talks.items() if owner == own]
         talks = [talk for talk in known if talk.invocation_id == invocation_context.invocation_id]
         agent = invocation_context.agent
         root = agent.root_agent if isinstance(agent, BaseAgent) else None
@@ -141,40 +143,44 @@ class MemmanPlugin(BasePlugin):
 
     async def delete(self, session: Session) -> None:
         """Delete the memman sessions of all agents of a session, for good, but none of another user."""
-        base = self._base(session)
+        own = self._owner(session)
         with self._lock:
-            for key in [key for key in self._talks if key[0] == base]:
+            for key in [key for key in self._talks if key[0] == own]:
                 del self._talks[key]
-        root = valid_id(base)
+        root = valid_id(self._base(session))
         for info in await self.memory.aio.list_sessions(prefix=root):
             id_ = info.session_id
-            if f"{id_}/".startswith(f"{root}/") and await self._is_of(id_, session.user_id):
+            if f"{id_}/".startswith(f"{root}/") and await self._is_of(id_, session):
                 await self.memory.aio.delete_session(id_, missing_ok=True)
 
-    async def _is_of(self, session_id: str, user_id: str) -> bool:
-        """Return whether the events in a session are a user's, and there are some."""
-        entries = await self.memory.aio.get_entries(session_id)
-        users = {entry.metadata.get("adk", {}).get("user_id") for entry in entries}
-        return users - {None} == {user_id}
+    async def _is_of(self, id_: str, session: Session) -> bool:
+        """Return whether the events in a memman session are those of a session of ADK."""
+        entries = await self.memory.aio.get_entries(id_)
+        origins = [each.metadata["adk"] for each in entries if "adk" in each.metadata]
+        owners = {(origin["user_id"], origin["session_id"]) for origin in origins}
+        return owners == {(session.user_id, session.id)}
 
     # ------------------------------------------------------------ parts
 
+    def _owner(self, session: Session) -> _Owner:
+        return session.user_id, self._base(session)
+
     def _find(self, session: Session, view: View) -> _Talk | None:
         with self._lock:
-            return self._talks.get((self._base(session), view))
+            return self._talks.get((self._owner(session), view))
 
     def _talk(self, session: Session, agent: Any, view: View, is_root: bool) -> _Talk:
-        base = self._base(session)
+        key = self._owner(session), view
         with self._lock:
-            talk = self._talks.get((base, view))
+            talk = self._talks.get(key)
             if talk is None:
                 names = [view.scope or view.branch, view.agent]
                 inner = "/".join(filter(None, names))
-                root = valid_id(base)
+                root = valid_id(self._base(session))
                 id_ = root if is_root else valid_id(inner, prefix=f"{root}/")
-                log = AgentLog(self.memory.aio, id_, session.user_id, agent, view)
+                log = AgentLog(self.memory.aio, id_, session, agent, view)
                 tool = self.memory.aio.recall_tool(id_) if self._recall else None
-                talk = self._talks[base, view] = _Talk(log, tool)
+                talk = self._talks[key] = _Talk(log, tool)
         return talk
 
     async def _fit(self, talk: _Talk, request: LlmRequest) -> None:

@@ -184,6 +184,7 @@ def test_entries_have_the_ids_and_origin_of_events() -> None:
             "invocation_id": events[0].invocation_id,
             "timestamp": events[0].timestamp,
             "user_id": "ada",
+            "session_id": "s",
         }
 
 
@@ -527,14 +528,24 @@ def test_what_the_application_retracts_stays_out(tmp_path: Path) -> None:
     with memory_of(store=path) as memory:
         Talk(agent_of(model), MemmanPlugin(memory), service=service).say("four")
         assert log_of(memory) == ["Done.", "Done.", "three", "Done.", "four", "Done."]
+        memory.retract("s", [entry.id for entry in memory.get_entries("s", last=2)], reason="wrong")
+    with memory_of(store=path) as memory:
+        Talk(agent_of(model), MemmanPlugin(memory), service=service).say("five")
+        assert log_of(memory) == ["Done.", "Done.", "three", "Done.", "five", "Done."]
+        memory.clear_session("s")
+    with memory_of(store=path) as memory:
+        Talk(agent_of(model), MemmanPlugin(memory), service=service).say("six")
+        assert log_of(memory) == ["six", "Done."]
 
 
 def test_another_users_session_is_refused() -> None:
     with memory_of() as memory:
-        Talk(agent_of(Scripted()), MemmanPlugin(memory)).say("my secret")
-        other = Talk(agent_of(Scripted()), MemmanPlugin(memory), user_id="eve")
-        with pytest.raises(RuntimeError, match="is of the user 'ada', not of 'eve'"):
-            other.say("Which secret?")
+        plugin = MemmanPlugin(memory)
+        Talk(agent_of(Scripted()), plugin).say("my secret")
+        for used in (plugin, MemmanPlugin(memory)):
+            other = Talk(agent_of(Scripted()), used, user_id="eve")
+            with pytest.raises(RuntimeError, match="is of the user 'ada', not of 'eve'"):
+                other.say("Which secret?")
         plugin = MemmanPlugin(memory, session_id=lambda each: f"{each.user_id}/{each.id}")
         Talk(agent_of(Scripted()), plugin, user_id="eve").say("hello")
         assert log_of(memory, "eve/s") == ["hello", "Done."]
@@ -549,9 +560,10 @@ def test_deleted_session_is_deleted_in_memman_too() -> None:
         talk = Talk(agent_of(model, sub_agents=[tester]), plugin, service=service)
         talk.say("my secret")
         memory.add_user_message("s2", "of another session")
+        Talk(agent_of(Scripted()), plugin, session_id="s/b").say("of a session below")
         memory.add_user_message("s/notes", "of the application")
         asyncio.run(service.delete_session(app_name="tests", user_id=talk.user_id, session_id="s"))
-        assert [info.session_id for info in memory.list_sessions()] == ["s2", "s/notes"]
+        assert [info.session_id for info in memory.list_sessions()] == ["s2", "s/b", "s/notes"]
         talk.say("Begin anew.")
         assert "my secret" not in memory.export_session("s").to_json()
 

@@ -82,8 +82,13 @@ class MemmanFunctionAgent(FunctionAgent):
         """Move what the agent noted of its run into the memory."""
         steps = await ctx.store.get(self.scratchpad_key, default=[])
         if steps:
-            await memory.aput_messages(steps)
+            # Emptied first: a run that is cancelled in between leaves its steps in one place.
             await ctx.store.set(self.scratchpad_key, [])
+            try:
+                await memory.aput_messages(steps)
+            except Exception:
+                await ctx.store.set(self.scratchpad_key, steps)
+                raise
 
 
 def _takes_cache_points(llm: LLM) -> bool:
