@@ -125,6 +125,7 @@ class Conversation:
         run = asyncio.ensure_future(self._driver.run(text))
         held = asyncio.ensure_future(self._model.holding.wait())
         await asyncio.wait([run, held], return_when=asyncio.FIRST_COMPLETED)
+        assert not run.done(), f"the run ended before its tool did: {run}"
         run.cancel()
         await asyncio.wait([run])
 

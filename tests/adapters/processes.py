@@ -55,8 +55,8 @@ class Leg:
         stdin.flush()
         line = stdout.readline()
         assert line, "the process has ended: see its error above"
-        told: dict[str, Any] = json.loads(line)
-        return told
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def end(self) -> None:
         """End the process."""

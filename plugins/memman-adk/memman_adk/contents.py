@@ -50,8 +50,8 @@ def payloads(content: types.Content) -> Iterator[str | bytes]:
 
 def is_shown(part: types.Part) -> bool:
     """Return whether a model gets a part of its past: not thoughts without a signature, nor empty ones."""
-    told = any(value is not None for name, value in part if name not in ("text", "thought"))
-    return told or bool(part.text and not part.thought)
+    has_more = any(value is not None for name, value in part if name not in ("text", "thought"))
+    return has_more or bool(part.text and not part.thought)
 
 
 def relayed(author: str, content: types.Content) -> str:

@@ -25,7 +25,7 @@ from memman_adk.events import AgentLog, View
 
 _Owner: TypeAlias = tuple[str, str]  # the user, and the memman session of the root agent
 _logger: Final = logging.getLogger("memman")
-_MOST_TALKS: Final = 256  # known without reading their logs again
+_MOST_CONVERSATIONS: Final = 256  # known without reading their logs again
 _SHORTER: Final = 0.75  # of the refused context, if the provider named no limit
 
 
@@ -60,7 +60,9 @@ class MemmanPlugin(BasePlugin):
         self._base = session_id or _id_of
         self._count_tools = count_tools
         self._recall = recall
-        self._talks: LRUCache[tuple[_Owner, View], _Talk] = LRUCache(_MOST_TALKS)
+        self._conversations: LRUCache[tuple[_Owner, View], _Conversation] = LRUCache(
+            _MOST_CONVERSATIONS
+        )
         self._lock = Lock()
 
     # ------------------------------------------------------------ callbacks of ADK
@@ -73,13 +75,15 @@ class MemmanPlugin(BasePlugin):
         if not _has_history(context.agent, llm_request):
             await self._fit_alone(llm_request)
             return None
-        talk = self._talk(context.session, context.agent, _view(context), _is_root(context))
-        await talk.log.begin_task(llm_request.contents)
-        await talk.log.sync(context.session.events)
-        if talk.recall is not None:
-            llm_request.append_tools([_RecallTool(talk.recall)])
-        talk.begin(context.invocation_id, llm_request.contents)
-        await self._fit(talk, llm_request)
+        conversation = self._conversation(
+            context.session, context.agent, _view(context), _is_root(context)
+        )
+        await conversation.log.begin_task(llm_request.contents)
+        await conversation.log.sync(context.session.events)
+        if conversation.recall is not None:
+            llm_request.append_tools([_RecallTool(conversation.recall)])
+        conversation.begin(context.invocation_id, llm_request.contents)
+        await self._fit(conversation, llm_request)
         return None
 
     async def after_model_callback(
@@ -87,13 +91,13 @@ class MemmanPlugin(BasePlugin):
     ) -> LlmResponse | None:
         """Record the usage of a request, which calibrates the counts."""
         context = callback_context.get_invocation_context()
-        talk = self._find(context.session, _view(context))
+        conversation = self._find(context.session, _view(context))
         usage = llm_response.usage_metadata
-        if not talk or llm_response.partial or not usage or not usage.prompt_token_count:
+        if not conversation or llm_response.partial or not usage or not usage.prompt_token_count:
             return None
-        if talk.is_waiting:  # a model may report a request more than once
-            talk.is_waiting = False
-            await self._record_usage(talk, usage)
+        if conversation.is_waiting:  # a model may report a request more than once
+            conversation.is_waiting = False
+            await self._record_usage(conversation, usage)
         return None
 
     async def on_model_error_callback(
@@ -101,15 +105,15 @@ class MemmanPlugin(BasePlugin):
     ) -> LlmResponse | None:
         """Send a request that was too long for the model once more, shorter."""
         context = callback_context.get_invocation_context()
-        talk = self._find(context.session, _view(context))
-        if talk is None or not isinstance(context.agent, LlmAgent):
+        conversation = self._find(context.session, _view(context))
+        if conversation is None or not isinstance(context.agent, LlmAgent):
             return None
-        if not await self._learn_limit(talk, str(error), llm_request.model):
+        if not await self._learn_limit(conversation, str(error), llm_request.model):
             return None
         answer = None
         context.increment_llm_call_count()
         try:
-            await self._fit(talk, llm_request)
+            await self._fit(conversation, llm_request)
             async for response in context.agent.canonical_model.generate_content_async(llm_request):
                 answer = response
         except Exception:
@@ -121,10 +125,10 @@ class MemmanPlugin(BasePlugin):
     ) -> Event | None:
         """Log an agent's event at once."""
         session = invocation_context.session
-        talk = self._find(session, View(event.author, event.branch, event.isolation_scope))
-        if talk and not event.partial and invocation_context.live_request_queue is None:
-            await talk.log.sync(session.events)
-            await talk.log.add_early(event)
+        conversation = self._find(session, View(event.author, event.branch, event.isolation_scope))
+        if conversation and not event.partial and invocation_context.live_request_queue is None:
+            await conversation.log.sync(session.events)
+            await conversation.log.add_early(event)
         return None
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
@@ -132,21 +136,24 @@ class MemmanPlugin(BasePlugin):
         session = invocation_context.session
         with self._lock:
             own = self._owner(session)
-            known = [talk for (owner, _), talk in self._talks.items() if owner == own]
-        talks = [talk for talk in known if talk.invocation_id == invocation_context.invocation_id]
+            known = [each for (owner, _), each in self._conversations.items() if owner == own]
+        invocation_id = invocation_context.invocation_id
+        found = [each for each in known if each.invocation_id == invocation_id]
         agent = invocation_context.agent
         root = agent.root_agent if isinstance(agent, BaseAgent) else None
-        if isinstance(root, LlmAgent) and talks:
-            talks.append(self._talk(session, root, View(root.name, None, None), is_root=True))
-        for talk in talks:
-            await talk.log.sync(session.events)
+        if isinstance(root, LlmAgent) and found:
+            found.append(
+                self._conversation(session, root, View(root.name, None, None), is_root=True)
+            )
+        for conversation in found:
+            await conversation.log.sync(session.events)
 
     async def delete(self, session: Session) -> None:
         """Delete the memman sessions of all agents of a session, for good, but none of another user."""
         own = self._owner(session)
         with self._lock:
-            for key in [key for key in self._talks if key[0] == own]:
-                del self._talks[key]
+            for key in [key for key in self._conversations if key[0] == own]:
+                del self._conversations[key]
         root = valid_id(self._base(session))
         for info in await self.memory.aio.list_sessions(prefix=root):
             id_ = info.session_id
@@ -165,35 +172,39 @@ class MemmanPlugin(BasePlugin):
     def _owner(self, session: Session) -> _Owner:
         return session.user_id, self._base(session)
 
-    def _find(self, session: Session, view: View) -> _Talk | None:
+    def _find(self, session: Session, view: View) -> _Conversation | None:
         with self._lock:
-            return self._talks.get((self._owner(session), view))
+            return self._conversations.get((self._owner(session), view))
 
-    def _talk(self, session: Session, agent: Any, view: View, is_root: bool) -> _Talk:
+    def _conversation(
+        self, session: Session, agent: Any, view: View, is_root: bool
+    ) -> _Conversation:
         key = self._owner(session), view
         with self._lock:
-            talk = self._talks.get(key)
-            if talk is None:
+            conversation = self._conversations.get(key)
+            if conversation is None:
                 names = [view.scope or view.branch, view.agent]
                 inner = "/".join(filter(None, names))
                 root = valid_id(self._base(session))
                 id_ = root if is_root else valid_id(inner, prefix=f"{root}/")
                 log = AgentLog(self.memory.aio, id_, session, agent, view)
                 tool = self.memory.aio.recall_tool(id_) if self._recall else None
-                talk = self._talks[key] = _Talk(log, tool)
-        return talk
+                conversation = self._conversations[key] = _Conversation(log, tool)
+        return conversation
 
-    async def _fit(self, talk: _Talk, request: LlmRequest) -> None:
+    async def _fit(self, conversation: _Conversation, request: LlmRequest) -> None:
         """Replace the contents of a request by the session's context."""
         context = await self.memory.aio.build_context(
-            talk.log.session_id,
-            budget=talk.budget,
-            pending=[message_of(content) for _, content in talk.transients] or None,
+            conversation.log.session_id,
+            budget=conversation.budget,
+            pending=[message_of(content) for _, content in conversation.transients] or None,
             missing_ok=True,
             **self._options(request),
         )
-        talk.tokens = int(context.tokens)
-        request.contents = talk.contents.of(context, talk.transients, talk.given)
+        conversation.tokens = int(context.tokens)
+        request.contents = conversation.contents.of(
+            context, conversation.transients, conversation.given
+        )
 
     async def _fit_alone(self, request: LlmRequest) -> None:
         """Fit a request that is of no conversation."""
@@ -212,12 +223,12 @@ class MemmanPlugin(BasePlugin):
         }
 
     async def _record_usage(
-        self, talk: _Talk, usage: types.GenerateContentResponseUsageMetadata
+        self, conversation: _Conversation, usage: types.GenerateContentResponseUsageMetadata
     ) -> None:
         said, thought = usage.candidates_token_count or 0, usage.thoughts_token_count or 0
         try:
             await self.memory.aio.record_usage(
-                talk.log.session_id,
+                conversation.log.session_id,
                 input_tokens=usage.prompt_token_count,
                 output_tokens=said + thought,
                 cached_tokens=usage.cached_content_token_count or 0,
@@ -225,7 +236,9 @@ class MemmanPlugin(BasePlugin):
         except (InvalidInput, SessionNotFound) as error:  # the run matters more
             _logger.warning("the usage of a response was not recorded: %s", error)
 
-    async def _learn_limit(self, talk: _Talk, error: str, model: str | None) -> bool:
+    async def _learn_limit(
+        self, conversation: _Conversation, error: str, model: str | None
+    ) -> bool:
         """Learn the model's limit from an error, and return whether a shorter request may succeed."""
         try:
             found = await self.memory.aio.record_overflow(error)
@@ -234,11 +247,11 @@ class MemmanPlugin(BasePlugin):
             found = await self.memory.aio.record_overflow(error, model=model or "unknown")
             learned = False
         if found.overflow and not learned:
-            talk.budget = int(talk.tokens * _SHORTER)
+            conversation.budget = int(conversation.tokens * _SHORTER)
         return found.overflow
 
 
-class _Talk:
+class _Conversation:
     """The log of an agent, and its last request."""
 
     def __init__(self, log: AgentLog, recall: AsyncRecallTool | None) -> None:
