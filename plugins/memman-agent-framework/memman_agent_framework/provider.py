@@ -82,6 +82,8 @@ class MemmanHistoryProvider(HistoryProvider):
             store_context_from=store_context_from,
             store_outputs=store_outputs,
         )
+        if not isinstance(memory, Memory):
+            raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
         self.memory = memory
         self.recall = recall
         self.cache = cache

@@ -49,13 +49,16 @@ class Run:
         self.session_id = session_id
         self._memory = memory
         self._inputs = inputs
-        self._known = {_mark(message) or "" for message in loaded}
+        self._loaded = [(_mark(message) or "", message) for message in loaded]
+        self._known = {id_ for id_, _ in self._loaded}
+        # The length of the first request, and the digests of the assistant's texts that are no answers.
+        self._begun: tuple[int, Counter[str]] | None = None
         self._token = uuid4().hex[:12]
         self._logged: set[str] = set()
         self._entries: list[str] = []  # of the logged messages
         # The digests of messages, which are held so that their `id()` stays theirs.
         self._digests: dict[int, tuple[list[Content], Message, str]] = {}
-        self._repeated: list[str] | None = None  # ids of first messages that were in the log before
+        self._repeated: list[str] | None = None  # digests of first messages that the log had before
 
     async def log(self, messages: Sequence[Message]) -> list[str]:
         """Log those of the run's messages that are new, and return the ids of all."""
@@ -87,25 +90,14 @@ class Run:
 
         None: a message of another context provider or a middleware, for this request alone.
         """
-        inputs = {
-            id(content): n for n, each in enumerate(self._inputs) for content in each.contents
-        }
-        numbers = [inputs.get(id(each.contents[0])) if each.contents else None for each in messages]
-        is_answer = [
-            number is None and message.role in ("assistant", "tool") and not _is_attributed(message)
-            for number, message in zip(numbers, messages, strict=True)
-        ]
-        answers = [each for each, said in zip(messages, is_answer, strict=True) if said]
-        ids = await self.log([*self._inputs, *answers])
+        places = self._places(messages)
+        answers = self._answers(messages, places)
+        for number, index in enumerate(answers, len(self._inputs)):
+            places[index] = number
+        ids = await self.log([*self._inputs, *(messages[index] for index in answers)])
         self._known.update(ids[: len(self._inputs)])
-        answered = iter(ids[len(self._inputs) :])
-        return [
-            (
-                next(answered) if said else _mark(message) if number is None else ids[number],
-                message,
-            )
-            for number, message, said in zip(numbers, messages, is_answer, strict=True)
-        ]
+        names = [ids[place] if isinstance(place, int) else place for place in places]
+        return list(zip(names, messages, strict=True))
 
     def request(
         self, named: Sequence[tuple[str | None, Message]], context: Context
@@ -135,7 +127,7 @@ class Run:
         return [message for _, message in sent]
 
     async def _end_of_log(self, messages: Sequence[Message], digests: Sequence[str]) -> list[str]:
-        """Return the ids of the first messages if they are the end of the log already.
+        """Return the digests of the first messages if they are the end of the log already.
 
         A caller repeats messages of a run that was cut off, or sends the whole conversation each time. A
         single message without an id of its own is a new one.
@@ -145,14 +137,71 @@ class Run:
             return []
         stored: list[str] = []
         with suppress(SessionNotFound):
-            entries = await self._memory.get_entries(self.session_id)
-            stored = list(dict.fromkeys(message_id(entry.id) for entry in entries))
-        existing = [_digest_in(id_) for id_ in stored]
-        for count in range(min(len(given), len(stored)), 0, -1):
-            if existing[-count:] == list(digests[:count]):
+            found = await self._memory.get_messages(self.session_id, format=NAME, last=len(given))
+            stored = [_digest(dumped_message(message_of(each))) for each in found]
+        for count in range(len(stored), 0, -1):
+            if stored[-count:] == list(digests[:count]):
                 single = count == 1 and not messages[0].message_id and messages[0].role == "user"
                 return [] if single else stored[-count:]
         return []
+
+    def _places(self, messages: Sequence[Message]) -> list[str | int | None]:
+        """Return the id of each loaded message and the number of each input; None for other messages.
+
+        A middleware may have made one again, without its mark. Then its digest tells, and each loaded
+        message and each input is found once.
+        """
+        inputs = {
+            id(content): number
+            for number, each in enumerate(self._inputs)
+            for content in each.contents
+        }
+        found: list[str | int | None] = []
+        for message in messages:
+            number = inputs.get(id(message.contents[0])) if message.contents else None
+            found.append(_mark(message) if number is None else number)
+        known = set(found)
+        missing: dict[str, list[str | int]] = {}
+        expected: list[tuple[str | int, Message]] = [*self._loaded, *enumerate(self._inputs)]
+        for place, message in expected:
+            if place not in known:
+                missing.setdefault(self._digest_of(message), []).append(place)
+        numbers = (index for index, place in enumerate(found) if isinstance(place, int))
+        last = max(numbers, default=len(messages))  # loaded messages come before the inputs
+        for index in range(last if missing else 0):
+            if found[index] is None and not _is_attributed(messages[index]):
+                equal = missing.get(self._digest_of(messages[index]))
+                found[index] = equal.pop(0) if equal else None
+        return found
+
+    def _answers(
+        self, messages: Sequence[Message], places: Sequence[str | int | None]
+    ) -> list[int]:
+        """Return the indexes of what the model and its tools have said in the run.
+
+        A text in the run's first request is none of them: a middleware has added it, or has changed a
+        loaded message. It may change the text each time, so the place counts too.
+        """
+        new = [
+            index
+            for index, message in enumerate(messages)
+            if places[index] is None
+            and message.role in ("assistant", "tool")
+            and not _is_attributed(message)
+        ]
+        texts = {
+            index: self._digest_of(messages[index])
+            for index in new
+            if not any(content.call_id for content in messages[index].contents)
+        }
+        if self._begun is None:
+            self._begun = len(messages), Counter(texts.values())
+        length, others = self._begun[0], self._begun[1].copy()
+        for index, digest in texts.items():
+            if index < length or others[digest] > 0:
+                others[digest] -= 1
+                new.remove(index)
+        return new
 
     def _digest_of(self, message: Message) -> str:
         known = self._digests.get(id(message))
@@ -237,15 +286,13 @@ def _digest(message: JSONObject) -> str:
     said: list[Any] = [message["role"]]
     if message["role"] == "user":
         said.append(message.get("message_id"))
-    for content in message["contents"]:
-        call_id = content.get("call_id")
-        said.append([content["type"], call_id or {**content, "additional_properties": None}])
+    contents = message["contents"]
+    # Calls and results have ids, by which a message stays the same if a middleware changes its text.
+    said += [[each["type"], each["call_id"]] for each in contents if each.get("call_id")] or [
+        {**each, "additional_properties": None} for each in contents
+    ]
     text = json.dumps(said, skipkeys=True, default=repr)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
-
-
-def _digest_in(id_: str) -> str:
-    return id_.removeprefix(_PREFIX).partition("-")[0] if id_.startswith(_PREFIX) else ""
 
 
 def _attributed(message: Message) -> Message:

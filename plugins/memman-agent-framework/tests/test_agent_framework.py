@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from agent_framework import (
     Agent,
@@ -29,7 +30,7 @@ from agent_framework import (
 from memman_agent_framework import MemmanHistoryProvider
 from memman_agent_framework.run import dumped_message
 
-from memman import AsyncMemoryManager, MemoryConfig, MemoryManager
+from memman import AsyncMemoryManager, InvalidInput, MemoryConfig, MemoryManager
 from memman.records import Compressed, UsageReported, ids_retracted_by
 from memman.testing import FakeModel, FakeModelError, ModelReply
 
@@ -271,6 +272,35 @@ def test_whole_conversation_as_input_is_logged_once(
     assert len(client.sent[-1]) == 7, "nor is it sent twice"
 
 
+def test_conversation_begun_elsewhere_is_logged_once(
+    memory: MemoryManager, client: Client, session: AgentSession
+) -> None:
+    memory.add_user_message("s", "question 0 of the user")
+    memory.add_assistant_message("s", "I look.")
+    memory.add_tool_call("s", "read", {"path": "a.py"}, call_id="c1")
+    memory.add_tool_result("s", "read", "x = 1", call_id="c1")
+    memory.add_assistant_message("s", "It is sound.")
+    client.fake = FakeModel(memory, steps=0)
+    agent = agent_of(memory, client)
+    provider: Any = agent.context_providers[0]
+    history: list[Message] = asyncio.run(provider.get_messages("s"))
+    begun = len(history)
+    for turn in range(1, 4):
+        history.append(Message("user", [f"question {turn} of the user"]))
+        history.append(Message("assistant", [asyncio.run(run(agent, history, session))]))
+        assert len(memory.get_entries("s")) == 5 + 2 * turn
+        assert len(client.sent[-1]) == begun + 2 * turn - 1, "nor is it sent twice"
+
+
+def test_equal_answer_after_another_framework_is_kept(
+    memory: MemoryManager, client: Client, session: AgentSession
+) -> None:
+    memory.add_user_message("s", "yes")
+    agent = agent_of(memory, client)
+    asyncio.run(run(agent, Message("user", ["yes"], message_id="m1"), session))
+    assert asked(memory) == ["yes", "yes"]
+
+
 def test_message_id_makes_a_repetition_known(
     memory: MemoryManager, client: Client, session: AgentSession
 ) -> None:
@@ -297,6 +327,12 @@ def test_audit_stores_without_loading(
     play(agent, 2, session)
     assert asked(memory) == []
     assert len(memory.get_entries("s")) == 2 * 5
+
+
+@pytest.mark.parametrize("memory", ["chat.db", None, MemoryConfig()])
+def test_provider_needs_a_manager(memory: Any) -> None:
+    with pytest.raises(InvalidInput, match="MemoryManager"):
+        MemmanHistoryProvider(memory)
 
 
 def test_async_manager_is_taken(session: AgentSession) -> None:
@@ -470,6 +506,134 @@ def test_message_that_a_middleware_redacts_is_not_sent(
     assert not any("hunter2" in text for sent in client.sent for text in texts(sent))
     assert all("My password is [redacted]." in texts(sent) for sent in client.sent)
     assert asked(memory) == ["My password is hunter2.", "What is it?"]
+
+
+class Rebuilding(ChatMiddleware):
+    """Makes each message again, with `words` redacted, and keeps none of its properties."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def redacted(self, text: str | None) -> str:
+        for word in self.words:
+            text = (text or "").replace(word, "[redacted]")
+        return text or ""
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Any]) -> None:
+        context.messages = [
+            Message(
+                message.role,
+                [
+                    Content.from_text(self.redacted(content.text))
+                    if content.type == "text"
+                    else Content.from_dict(content.to_dict())
+                    for content in message.contents
+                ],
+            )
+            for message in context.messages
+        ]
+        await call_next()
+
+
+@pytest.mark.parametrize("words", [(), ("sound",), ("question",), ("sound", "question", "look")])
+@pytest.mark.parametrize("stream", [False, True])
+def test_messages_that_a_middleware_makes_again_are_logged_once(
+    stream: bool, words: tuple[str, ...], memory: MemoryManager, session: AgentSession
+) -> None:
+    class Speaking(Client):
+        def reply(self, messages: Sequence[Message], options: Mapping[str, Any]) -> ModelReply:
+            reply = super().reply(messages, options)
+            said = "I look." if reply.calls else "It is sound."
+            return msgspec.structs.replace(reply, text=said)
+
+    client = Speaking(FakeModel(memory))
+    agent = agent_of(memory, client, middleware=[Rebuilding(*words)])
+    play(agent, 4, session, stream=stream)
+    logged = [entry.type for entry in memory.get_entries("s")]
+    assert len(logged) == 4 * 7, "a question, a text, two calls and their results, an answer"
+    assert [each.text for each in memory.get_entries("s")].count("It is sound.") == 4
+    assert asked(memory) == [f"question {turn} of the user" for turn in range(4)]
+    assert [len(sent) for sent in client.sent] == [1, 3, 5, 7, 9, 11, 13, 15]
+    assert not any(word in text for word in words for sent in client.sent for text in texts(sent))
+    assert [each for request in client.fake.requests for each in request.violations] == []
+
+
+def test_rebuilt_messages_are_within_the_budget(session: AgentSession) -> None:
+    with memory_of() as memory:
+        client = Client(FakeModel(memory))
+        play(agent_of(memory, client, middleware=[Rebuilding()]), 20, session)
+        assert len(memory.get_entries("s")) == 20 * 6
+        assert max(request.tokens for request in client.fake.requests) <= BUDGET
+        assert [each for request in client.fake.requests for each in request.violations] == []
+
+
+@pytest.mark.parametrize("words", [(), ("example",)])
+def test_rebuilt_input_of_the_assistant_is_logged_once(
+    words: tuple[str, ...], memory: MemoryManager, client: Client, session: AgentSession
+) -> None:
+    agent = agent_of(memory, client, middleware=[Rebuilding(*words)])
+    inputs = [Message("assistant", ["an example"]), Message("user", ["Is it sound?"])]
+    asyncio.run(run(agent, inputs, session))
+    assert len(memory.get_entries("s")) == 7
+    assert [len(sent) for sent in client.sent] == [2, 4]
+
+
+class Numbering(ChatMiddleware):
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Any]) -> None:
+        self.calls += 1
+        context.messages = [
+            Message(each.role, [f"{self.calls}: {each.text}"]) if each.text else each
+            for each in context.messages
+        ]
+        await call_next()
+
+
+def test_texts_that_change_in_each_request_are_logged_once(
+    memory: MemoryManager, client: Client, session: AgentSession
+) -> None:
+    play(agent_of(memory, client, middleware=[Numbering()]), 4, session)
+    assert len(memory.get_entries("s")) == 4 * 6
+    assert [len(sent) for sent in client.sent] == [1, 3, 5, 7, 9, 11, 13, 15]
+    assert all(
+        text.startswith(f"{n}: ") for n, sent in enumerate(client.sent, 1) for text in texts(sent)
+    )
+
+
+class Promising(ChatMiddleware):
+    async def process(self, context: ChatContext, call_next: Callable[[], Any]) -> None:
+        first, *others = context.messages
+        context.messages = [first, Message("assistant", ["I read files."]), *others]
+        await call_next()
+
+
+def test_text_that_a_middleware_adds_is_not_logged(
+    memory: MemoryManager, client: Client, session: AgentSession
+) -> None:
+    play(agent_of(memory, client, middleware=[Promising()]), 2, session)
+    assert len(memory.get_entries("s")) == 2 * 6
+    assert all(texts(sent).count("I read files.") == 1 for sent in client.sent)
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_approval_outlives_rebuilt_messages(
+    approved: bool, memory: MemoryManager, client: Client, session: AgentSession
+) -> None:
+    async def play_it() -> None:
+        tools = [reading_tool(client.fake, approval_mode="always_require")]
+        agent = agent_of(memory, client, tools=tools, middleware=[Rebuilding()])
+        asked_for = (await agent.run("Is it sound?", session=session)).user_input_requests
+        client.fake = FakeModel(memory, steps=0)
+        answers = [each.to_function_approval_response(approved) for each in asked_for]
+        await agent.run(Message("user", answers), session=session)
+        await agent.run("Are you sure?", session=session)
+
+    asyncio.run(play_it())
+    log = [entry.type for entry in memory.get_entries("s")]
+    assert log.count("tool_call") == log.count("tool_result") == 2
+    assert [each for request in client.fake.requests for each in request.violations] == []
 
 
 # ---------------------------------------------------------------- who keeps the history
