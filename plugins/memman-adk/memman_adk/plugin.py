@@ -56,6 +56,8 @@ class MemmanPlugin(BasePlugin):
         recall: bool = False,
     ) -> None:
         super().__init__(name=name)
+        if not isinstance(memory, Memory):
+            raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
         self.memory = memory
         self._base = session_id or _id_of
         self._count_tools = count_tools

@@ -34,7 +34,13 @@ from google.genai import types
 from memman_adk import MemmanPlugin, MemmanSessionService
 from memman_adk.contents import message_of
 
-from memman import AsyncMemoryManager, BudgetExceeded, MemoryConfig, MemoryManager
+from memman import (
+    AsyncMemoryManager,
+    BudgetExceeded,
+    InvalidInput,
+    MemoryConfig,
+    MemoryManager,
+)
 from memman.records import Compressed, UsageReported, ids_retracted_by
 from memman.testing import FakeModel
 
@@ -581,6 +587,11 @@ def test_deletion_spares_the_session_of_another_user() -> None:
 
         asyncio.run(create_and_delete())
         assert log_of(memory) == ["my secret", "Done."]
+
+
+def test_path_in_place_of_a_manager_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="must be a MemoryManager, not str"):
+        MemmanPlugin("chat.db")  # type: ignore[arg-type]
 
 
 def test_async_manager_works_in_its_loop() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, islice, takewhile
 from typing import Any, Final
 from uuid import uuid4
 
 from memman import Context, MemoryManager, SessionNotFound
 from memman.mirror import message_id
+from memman.records import Compressed, Undone, ids_retracted_by
 
 FORMAT: Final = "openai-chat"
 _PREFIX: Final = "hermes-"  # of the ids of messages
@@ -19,6 +20,7 @@ _KEY: Final = len(_PREFIX) + 24  # the letters of an id that tell the content
 _METADATA: Final = "hermes"  # the key of what this module keeps in a session's metadata
 _CONTINUED: Final = "continued_as"
 _SHOWN: Final = "shown"
+_GONE: Final = "no longer in the agent's messages"  # the reason of this module's retractions
 # Keys that no provider gets; neither are those that begin with an underscore.
 _OF_CODEX: Final = ("call_id", "response_item_id")  # keys of a call for another API
 _OF_HERMES: Final = ("api_content", "finish_reason", "reasoning", "timestamp", "tool_name")
@@ -29,9 +31,9 @@ Message = dict[str, Any]
 class Conversation:
     """A session that has the messages of an agent, which lists only those of its context.
 
-    A message in the list is one of three: known, as its content is in the session's window; shown, as it
-    came from a context of memman's (a summary, a stub); or new. Hermes gives messages no ids, so each gets
-    one of its content and a random part.
+    A message in the list is one of four: known, as its content is in the session's window; shown, as it
+    came from a context of memman's (a summary, a stub); hidden, as it left the window; or new. Hermes gives
+    messages no ids, so each gets one of its content and a random part.
     """
 
     def __init__(self, memory: MemoryManager, session_id: str) -> None:
@@ -47,10 +49,12 @@ class Conversation:
     def sync(self, messages: Sequence[Message]) -> None:
         """Log what is new in an agent's messages, and retract what is gone at their end."""
         keys = [_key(message) for message in messages]
-        known = len(self._keys)
-        if not known or keys[:known] != self._keys:
-            known = self._recognise(keys)
-        self._add(messages[known:], keys[known:])
+        known = dict(enumerate(self._ids))
+        if not self._keys or keys[: len(self._keys)] != self._keys:
+            known = self._recognise(messages, keys)
+        new = {n: f"{key}-{uuid4().hex[:12]}" for n, key in enumerate(keys) if n not in known}
+        self._add([messages[number] for number in new], list(new.values()))
+        self._ids = [known[n] if n in known else [new[n]] for n in range(len(keys))]
         self._keys = keys
 
     def is_continued_by(self, messages: Sequence[Message]) -> bool:
@@ -61,36 +65,73 @@ class Conversation:
         """Return whether the window has other entries than this conversation gave it."""
         return self._window != self._active()
 
-    def _recognise(self, keys: Sequence[str]) -> int:
-        """Return how many messages are known from the beginning on, and retract those that are gone.
+    def _recognise(self, messages: Sequence[Message], keys: Sequence[str]) -> dict[int, list[str]]:
+        """Return the logged messages in each message that is known, and retract those that are gone.
 
-        Gone are messages that the list had before, and those of the window behind the known ones. Others
-        may be there again: a compression was undone.
+        Gone are messages that the list had before, and those of the window behind the first new message.
+        Others may be there again: a compression was undone.
         """
         self._window = self._active()
         own = [id_ for id_ in self._window if id_.startswith(_PREFIX) and id_ == message_id(id_)]
         shown = self._read_shown()
-        matcher = SequenceMatcher(None, [id_[:_KEY] for id_ in own], list(keys), autojunk=False)
-        at = {b + n: a + n for a, b, size in matcher.get_matching_blocks() for n in range(size)}
+        active = _matches(own, keys)
+        found = {number: shown[key] for number, key in enumerate(keys) if key in shown} | active
+        # The user may ask again what was deleted, so a question at the end is new.
+        asked = len(keys) - bool(messages and messages[-1].get("role") == "user")
+        hidden: dict[int, list[str]] = {}
+        if not found.keys() >= set(range(asked)):
+            log = self._logged_ids()
+            whole = _matches(log, keys)
+            if whole.keys() >= set(range(asked)) and _names(whole) >= _names(active):
+                found = {n: ids for n, ids in whole.items() if n < asked or ids[0] in own}
+            else:  # the list is not the whole history
+                hidden = self._find_hidden(log, keys[:asked], found)
+                found |= hidden
+        known = {
+            number: found[number] for number in takewhile(found.__contains__, range(len(keys)))
+        }
+        ids = _names(known)
         before = set(chain.from_iterable(self._ids))
-        self._ids = []
-        for number, key in enumerate(keys):
-            if number not in at and key not in shown:
-                break
-            self._ids.append([own[at[number]]] if number in at else shown[key])
-        known = set(chain.from_iterable(self._ids))
-        last = max((number for number, id_ in enumerate(own) if id_ in known), default=-1)
+        last = max((number for number, id_ in enumerate(own) if id_ in ids), default=-1)
         self._retract(
             id_
             for number, id_ in enumerate(own)
-            if id_ not in known and (number > last or id_ in before)
+            if id_ not in ids and (number > last or id_ in before)
         )
-        return len(self._ids)
+        return {**hidden, **known}
 
-    def _add(self, messages: Sequence[Message], keys: Sequence[str]) -> None:
+    def _find_hidden(
+        self, log: Sequence[str], keys: Sequence[str], known: Mapping[int, list[str]]
+    ) -> dict[int, list[str]]:
+        """Return the logged messages in each message that left the window.
+
+        It was deleted, retracted, cleared or compressed. Not those that Hermes took back: they may return.
+        A message that was said elsewhere, before Hermes took the session, has no logged message here.
+        """
+        place = {id_: number for number, id_ in enumerate(log)}
+        anchors = _names(known)
+        found: dict[int, list[str]] = {}
+        begin = 0
+        for number, key in enumerate(keys):
+            ids = known.get(number)
+            if ids is None:  # only what the log has between the known neighbours
+                gap = takewhile(lambda id_: id_ not in anchors, islice(log, begin, None))
+                ids = list(islice((id_ for id_ in gap if id_.startswith(key)), 1))
+                if ids:
+                    found[number] = ids
+            begin = max([begin, *(place[id_] + 1 for id_ in ids if id_ in place)])
+        said = self.memory.get_messages(self.session_id, format=FORMAT) if self._window else ()
+        texts = (_key(message) for message in said if message["role"] != "system")
+        for number, (key, text) in enumerate(zip(keys, texts, strict=False)):
+            if key != text:
+                break
+            if number not in known:
+                found.setdefault(number, [])
+        return found
+
+    def _add(self, messages: Sequence[Message], ids: Sequence[str]) -> None:
         if not messages:
             return
-        ids = [f"{key}-{uuid4().hex[:12]}" for key in keys]
         entries = self.memory.add_messages(
             self.session_id,
             [_logged(message) for message in messages],
@@ -100,7 +141,6 @@ class Conversation:
             unknown="keep",
         )
         self._window += [entry.id for entry in entries]
-        self._ids += [[id_] for id_ in ids]
 
     def _retract(self, ids: Iterable[str]) -> None:
         gone = set(ids)
@@ -111,8 +151,25 @@ class Conversation:
             for entry in self.memory.get_entries(self.session_id)
             if message_id(entry.id) in gone
         ]
-        self.memory.retract(self.session_id, doomed, reason="no longer in the agent's messages")
+        self.memory.retract(self.session_id, doomed, reason=_GONE)
         self._window = self._active()
+
+    def _logged_ids(self) -> list[str]:
+        """Return the ids of the messages that the log ever had, except for those that Hermes took back."""
+        found: dict[str, None] = {}
+        gone: set[str] = set()
+        try:
+            log = self.memory.export_session(self.session_id).log
+        except SessionNotFound:
+            return []
+        for record in log:
+            if record.id.startswith(_PREFIX):  # an entry
+                found[message_id(record.id)] = None
+            elif isinstance(record, Compressed) and record.reason.endswith(_GONE):
+                gone.update(map(message_id, ids_retracted_by(record)))
+            elif isinstance(record, Undone):
+                gone.difference_update(map(message_id, record.restored))
+        return [id_ for id_ in found if id_ not in gone]
 
     def _active(self) -> list[str]:
         try:
@@ -191,6 +248,17 @@ def session_of(memory: MemoryManager, hermes_id: str, *, default: str) -> str:
         if hermes_id in info.metadata.get(_METADATA, {}).get(_CONTINUED, ())
     )
     return next(continued, default)
+
+
+def _matches(ids: Sequence[str], keys: Sequence[str]) -> dict[int, list[str]]:
+    """Return the id of each message that has the content of one of these, in their order."""
+    matcher = SequenceMatcher(None, [id_[:_KEY] for id_ in ids], list(keys), autojunk=False)
+    blocks = matcher.get_matching_blocks()
+    return {b + n: [ids[a + n]] for a, b, size in blocks for n in range(size)}
+
+
+def _names(found: Mapping[int, list[str]]) -> set[str]:
+    return set(chain.from_iterable(found.values()))
 
 
 def _logged(message: Message) -> Message:

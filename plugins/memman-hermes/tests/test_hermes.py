@@ -165,6 +165,110 @@ def test_equal_messages_are_logged_each() -> None:
     assert said_by_user(memory) == ["continue"] * 3
 
 
+# ---------------------------------------------------------------- a new process, an old list
+
+
+def said(*texts: str) -> list[dict[str, Any]]:
+    """Return messages of the user and the model in turn."""
+    roles = ["user", "assistant"] * len(texts)
+    return [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+
+
+def ask_in_new_process(memory: MemoryManager, messages: list[dict[str, Any]]) -> str:
+    """Return the texts that an agent sends which has just begun."""
+    engine = MemmanEngine(memory)
+    engine.on_session_start("s")
+    engine.log(messages)
+    sent = engine.compress(messages)
+    return " ".join(each["content"] or "" for each in sent).replace("\n\n", " ")
+
+
+def texts(memory: MemoryManager) -> str:
+    return " ".join(entry.text for entry in memory.get_entries("s"))
+
+
+@pytest.mark.parametrize("gone", [[0], [1], [0, 1], [2, 3], [3]])
+@pytest.mark.parametrize("way", ["delete", "retract"])
+def test_what_was_taken_out_stays_out(tmp_path: Path, way: str, gone: list[int]) -> None:
+    memory = memory_of(AMPLE, tmp_path / "memman.db")
+    old = said("q1", "a1", "q2", "a2")
+    ask_in_new_process(memory, old)
+    ids = [memory.get_entries("s")[number].id for number in gone]
+    if way == "delete":
+        memory.delete_entries("s", ids)
+    else:
+        memory.retract("s", ids)
+    memory.close()
+    memory = memory_of(AMPLE, tmp_path / "memman.db")
+    left = [each["content"] for number, each in enumerate(old) if number not in gone]
+    expected = " ".join([*left, "q3"])
+    for _ in range(2):
+        assert ask_in_new_process(memory, [*old, *said("q3")]) == expected
+    edited = [*said("first", "then"), *old, *said("q3")]
+    assert ask_in_new_process(memory, edited) == " ".join(["first then", *left, "q3"])
+    assert texts(memory) == " ".join(["first then", *left, "q3"])
+
+
+@pytest.mark.parametrize("gone", [[0], [1], [0, 3], [1, 2, 3], [2, 5]])
+def test_deleted_message_stays_out_among_equal_ones(gone: list[int]) -> None:
+    memory = memory_of(AMPLE)
+    old = said("continue", "done 1", "continue", "done 2", "continue", "done 3")
+    ask_in_new_process(memory, old)
+    memory.delete_entries("s", [memory.get_entries("s")[number].id for number in gone])
+    left = [each["content"] for number, each in enumerate(old) if number not in gone]
+    assert ask_in_new_process(memory, [*old, *said("continue")]) == " ".join([*left, "continue"])
+
+
+def test_cleared_messages_stay_out_and_may_be_said_again() -> None:
+    memory = memory_of(AMPLE)
+    old = said("hello", "good day")
+    ask_in_new_process(memory, old)
+    memory.clear_session("s")
+    assert ask_in_new_process(memory, [*old, *said("hello")]) == "hello"
+    memory.clear_session("s")
+    assert ask_in_new_process(memory, said("hello")) == "hello"
+    ask_in_new_process(memory, old)
+    assert ask_in_new_process(memory, [*old, *said("more")]) == "hello good day more"
+    assert texts(memory) == "hello good day more"
+
+
+def test_turn_that_the_agent_took_back_may_return() -> None:
+    memory = memory_of(AMPLE)
+    old = said("q1", "a1", "q2", "a2")
+    ask_in_new_process(memory, old)
+    ask_in_new_process(memory, old[:2])
+    assert texts(memory) == "q1 a1"
+    assert ask_in_new_process(memory, [*old, *said("q3")]) == "q1 a1 q2 a2 q3"
+
+
+def test_compressed_messages_are_not_logged_again() -> None:
+    memory = memory_of()
+    talk = Talk(memory)
+    talk.play(14)
+    log = memory.get_entries("s")
+    history = memory.get_messages("s", format="openai-chat")
+    assert len(memory.get_active_entries("s")) < len(log)
+    ask_in_new_process(memory, [*history, *said("continue")])
+    assert memory.get_entries("s")[:-1] == log
+
+
+def test_conversation_begun_elsewhere_is_not_logged_again() -> None:
+    memory = memory_of(AMPLE)
+    memory.add_system_message("s", "You review code.")
+    memory.add_user_message("s", "from a plain loop")
+    memory.add_tool_call("s", "read", {"path": "a.py"}, call_id="c1")
+    memory.add_tool_result("s", "c1", "total = 8")
+    memory.add_assistant_message("s", "It is sound.")
+    history = memory.get_messages("s", format="openai-chat")[1:]
+    log = len(memory.get_entries("s"))
+    for question in ("and b.py?", "and c.py?"):
+        history += said(question)
+        ask_in_new_process(memory, [{**each, "content": each["content"] or ""} for each in history])
+        history += said("", "It is, too.")[1:]
+    assert said_by_user(memory) == ["from a plain loop", "and b.py?", "and c.py?"]
+    assert len(memory.get_entries("s")) == log + 3
+
+
 # ---------------------------------------------------------------- Hermes' own store
 
 

@@ -58,6 +58,8 @@ class MemmanSession:
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or {})
         self.memman_id = valid_id(session_id)
+        if not isinstance(memory, Memory):
+            raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
         self.memory = memory
         self._aio = memory.aio
         self._view = view

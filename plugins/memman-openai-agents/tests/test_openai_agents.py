@@ -254,6 +254,11 @@ def session(request):
     memory.close()
 
 
+def test_path_in_place_of_a_manager_is_refused():
+    with pytest.raises(InvalidInput, match="must be a MemoryManager, not str"):
+        MemmanSession("s", "chat.db")
+
+
 def test_session_satisfies_the_protocols(session):
     assert isinstance(session, Session)
     assert is_openai_responses_compaction_aware_session(session)

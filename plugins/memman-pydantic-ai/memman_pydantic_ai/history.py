@@ -63,6 +63,10 @@ class MemmanHistory(AbstractCapability[Any]):
     )
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.memory, Memory):
+            raise InvalidInput(f"memory must be a MemoryManager, not {type(self.memory).__name__}")
+
     @cached_property
     def _tool_of(self) -> Callable[[str], AsyncRecallTool]:
         """The tool of a session. Notices name a tool as long as it exists, so the newest ones are kept."""

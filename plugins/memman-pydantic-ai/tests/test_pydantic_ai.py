@@ -33,7 +33,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 from pydantic_ai.usage import RequestUsage
 
-from memman import AsyncMemoryManager, MemoryConfig, MemoryManager
+from memman import AsyncMemoryManager, InvalidInput, MemoryConfig, MemoryManager
 from memman.formats.rules import check
 from memman.records import ids_retracted_by
 
@@ -80,6 +80,11 @@ def said(memory: MemoryManager, session_id: str = "s") -> list[str]:
 
 
 # ---------------------------------------------------------------- native objects
+
+
+def test_path_in_place_of_a_manager_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="must be a MemoryManager, not str"):
+        MemmanHistory("chat.db")  # type: ignore[arg-type]
 
 
 def test_parts_are_sent_as_the_same_objects() -> None:

@@ -66,6 +66,8 @@ class MemmanConversationManager(ConversationManager):
         cache: Literal["auto"] | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(memory, Memory):
+            raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
         self.memory = memory
         self.session_id = valid_id(session_id)
         self._count_tools = count_tools

@@ -19,7 +19,13 @@ from strands.session import FileSessionManager
 from strands.types.exceptions import ContextWindowOverflowException
 from strands.vended_plugins.context_injector import ContextInjector
 
-from memman import AsyncMemoryManager, BudgetExceeded, MemoryConfig, MemoryManager
+from memman import (
+    AsyncMemoryManager,
+    BudgetExceeded,
+    InvalidInput,
+    MemoryConfig,
+    MemoryManager,
+)
 from memman.records import Compressed, UsageReported, ids_retracted_by
 from memman.testing import FakeModel, ModelReply
 from memman.testing.laws import in_threads
@@ -330,6 +336,11 @@ def test_tools_are_counted_unless_asked_not_to() -> None:
             for s in ("with", "without")
         ]
         assert first[0].estimated > first[1].estimated + 20
+
+
+def test_path_in_place_of_a_manager_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="must be a MemoryManager, not str"):
+        MemmanConversationManager("chat.db", "s")  # type: ignore[arg-type]
 
 
 def test_async_manager_is_taken() -> None:
