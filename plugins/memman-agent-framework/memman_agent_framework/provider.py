@@ -28,7 +28,6 @@ from cachetools import LRUCache, cached
 from pydantic import BaseModel
 
 from memman import AsyncRecallTool, Context, InvalidInput, Memory, SessionNotFound, valid_id
-from memman.counting import parse_overflow
 from memman_agent_framework.messages import NAME
 from memman_agent_framework.run import Run, dumped_message, loaded_messages, message_of
 
@@ -205,7 +204,8 @@ class MemmanHistoryProvider(HistoryProvider):
         try:
             found = await self.memory.aio.record_overflow(error)
         except InvalidInput:  # the memory has no model whose limit it could be
-            return parse_overflow(error) is not None, False
+            found = await self.memory.aio.record_overflow(error, model="unknown")
+            return found.overflow, False
         return found.overflow, found.limits is not None
 
     async def record_usage(self, session_id: str, usage: Mapping[str, Any] | None) -> None:

@@ -15,8 +15,8 @@ import msgspec
 
 from memman import FormatError, hookimpl
 from memman.entries import NOT_COUNTED, Entry, NewEntry, encode_json, entry_of
-from memman.formats import original_messages
 from memman.formats.anthropic import AnthropicFormat
+from memman.formats.originals import original_messages
 from memman.protocols import Format, Turn
 
 FORMAT: Final = "claude-transcript"
