@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 from google.genai import types
 
-from memman import AsyncMethods, IdConflict, InvalidInput, SessionNotFound
+from memman import AsyncMethods, IdConflict, InvalidInput, SessionNotFound, valid_id
 from memman.mirror import hidden_messages, message_id
 from memman_adk.contents import (
     FORMAT,
@@ -28,7 +27,6 @@ from memman_adk.contents import (
 
 _PREFIX: Final = "adk-"  # of the ids that are made here
 _TASK: Final = "adk-task"  # the entry of what a task is
-_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
 # Calls between ADK and the application, which no model sees.
 _OF_ADK: Final = {"adk_framework", "adk_request_credential", "adk_request_confirmation"}
 _CHANGED: Final = "changed by a plugin"
@@ -251,11 +249,11 @@ class AgentLog:
 
 
 def entry_id(event: Event) -> str:
-    """Return the id of the first entry of an event."""
-    if _PLAIN_ID.fullmatch(event.id):
-        return _PREFIX + event.id
-    text = event.id.encode("utf-8", "surrogatepass")
-    return _PREFIX + blake2b(text, digest_size=16).hexdigest()
+    """Return the id of the first entry of an event; what follows a colon would number its entries."""
+    id_ = event.id
+    if ":" in id_:
+        id_ = blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return valid_id(id_, prefix=_PREFIX)
 
 
 def _live(events: Sequence[Event]) -> set[str]:
