@@ -183,6 +183,33 @@ def present(blocks: Iterable[T | None]) -> list[T]:
     return [block for block in blocks if block is not None]
 
 
+def keep_spelled(new_entry: NewEntry, format: str, kept: msgspec.Struct) -> NewEntry:
+    """Return the entry with the keys that it has no fields for, so that its format can restore them.
+
+    Args:
+        new_entry: an entry of a message that is JSON.
+        format: the name of the format.
+        kept: the keys, in a struct that omits its defaults. They cost no tokens.
+    """
+    found = msgspec.to_builtins(kept)
+    if not found:
+        return new_entry
+    raw = msgspec.Raw(msgspec.json.encode({format: {"spelled": found}}))
+    return msgspec.structs.replace(new_entry, raw_json=raw)
+
+
+def spelled_of(entry: Entry, format: str, nothing: T) -> T:
+    """Return the keys that `keep_spelled` has kept; `nothing` if the entry has none, or others."""
+    if entry.raw_json is NO_JSON:
+        return nothing
+    raw = entry.raw
+    own = raw.get(format) if isinstance(raw, dict) else None
+    try:
+        return msgspec.convert(own["spelled"] if isinstance(own, dict) else {}, type(nothing))
+    except (KeyError, msgspec.ValidationError):
+        return nothing
+
+
 def interleaved(order: str, spoken: list[T | None], calls: list[T]) -> list[T]:
     """Return texts before calls, or in their original order ("t", "u")."""
     if order.count("t") == len(spoken) and order.count("u") == len(calls):

@@ -16,7 +16,6 @@ import msgspec
 from memman.display import safe_repr, shape_of
 from memman.entries import (
     JSON,
-    NO_JSON,
     Content,
     Entry,
     FilePart,
@@ -35,10 +34,12 @@ from memman.formats.parts import (
     data_of,
     interleaved,
     is_unsaid,
+    keep_spelled,
     opaque,
     opaque_dict,
     other_keys,
     parts_framing,
+    spelled_of,
 )
 from memman.formats.plain import parse_each
 from memman.formats.turns import BEGINS, NO_RESULT, NOTHING, delimited
@@ -215,24 +216,7 @@ _NOTHING_KEPT: Final = _Kept()
 
 
 def _kept_of(entry: Entry) -> _Kept:
-    """Return the kept keys of an entry; none if its `raw` has another shape."""
-    if entry.raw_json is NO_JSON:
-        return _NOTHING_KEPT
-    raw = entry.raw
-    own = raw.get(NAME) if isinstance(raw, dict) else None
-    try:
-        return msgspec.convert(own["spelled"] if isinstance(own, dict) else {}, _Kept)
-    except (KeyError, msgspec.ValidationError):
-        return _NOTHING_KEPT
-
-
-def _keeping(new_entry: NewEntry, kept: _Kept) -> NewEntry:
-    """Return the entry with the kept keys: "spelled", since no model reads them."""
-    found = msgspec.to_builtins(kept)
-    if not found:
-        return new_entry
-    raw = msgspec.Raw(msgspec.json.encode({NAME: {"spelled": found}}))  # of a message that is JSON
-    return msgspec.structs.replace(new_entry, raw_json=raw)
+    return spelled_of(entry, NAME, _NOTHING_KEPT)
 
 
 # ---------------------------------------------------------------- rendering
@@ -389,7 +373,7 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
         return _parse_assistant(message["blocks"], kept, label, names)
     content, kept = _read_blocks(message["blocks"], kept)
     if role != "tool":
-        return [_keeping(NewEntry(type="message", role=role, content=content), kept)]
+        return [keep_spelled(NewEntry(type="message", role=role, content=content), NAME, kept)]
     call_id, name = more.get("tool_call_id"), more.get("name")
     if not isinstance(call_id, str | None):
         raise FormatError(f"a tool_call_id must be a string, not {safe_repr(call_id, 40)}")
@@ -401,7 +385,7 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
         name=name if isinstance(name, str) and name else names.get(call_id or ""),
     )
     more = other_keys(more, frozenset(("tool_call_id",)))
-    return [_keeping(new_entry, msgspec.structs.replace(kept, more=more))]
+    return [keep_spelled(new_entry, NAME, msgspec.structs.replace(kept, more=more))]
 
 
 def _parse_assistant(
@@ -423,7 +407,7 @@ def _parse_assistant(
         found = [(first, msgspec.structs.replace(own, **envelope)), *calls[1:]]
     names |= {call.call_id or "": call.name or "" for call, _ in calls}
     return [
-        _keeping(msgspec.structs.replace(each, message_id=label if calls else None), own)
+        keep_spelled(msgspec.structs.replace(each, message_id=label if calls else None), NAME, own)
         for each, own in found
     ]
 

@@ -14,7 +14,6 @@ import msgspec
 
 from memman.entries import (
     JSON,
-    NO_JSON,
     Content,
     Entry,
     FilePart,
@@ -33,10 +32,12 @@ from memman.formats.parts import (
     data_of,
     interleaved,
     is_unsaid,
+    keep_spelled,
     opaque,
     opaque_dict,
     other_keys,
     parts_framing,
+    spelled_of,
 )
 from memman.formats.plain import parse_each
 from memman.formats.turns import BEGINS, NO_RESULT, delimited
@@ -177,24 +178,7 @@ _NOTHING = _Kept()
 
 
 def _kept_of(entry: Entry) -> _Kept:
-    """Return the kept keys of an entry; none if its `raw` has another shape."""
-    if entry.raw_json is NO_JSON:
-        return _NOTHING
-    raw = entry.raw
-    own = raw.get(NAME) if isinstance(raw, dict) else None
-    try:
-        return msgspec.convert(own["spelled"] if isinstance(own, dict) else {}, _Kept)
-    except (KeyError, msgspec.ValidationError):
-        return _NOTHING
-
-
-def _keeping(new_entry: NewEntry, kept: _Kept) -> NewEntry:
-    """Return the entry with the kept keys: "spelled", since no model reads them."""
-    found = msgspec.to_builtins(kept)
-    if not found:
-        return new_entry
-    raw = msgspec.Raw(msgspec.json.encode({NAME: {"spelled": found}}))  # of a message that is JSON
-    return msgspec.structs.replace(new_entry, raw_json=raw)
+    return spelled_of(entry, NAME, _NOTHING)
 
 
 def _part_of(role: Role, kept: _Kept) -> tuple[str, str]:
@@ -401,7 +385,7 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
     found[0] = new_entry, msgspec.structs.replace(kept, message=envelope)
     one = label if len(found) > 1 else None
     return [
-        msgspec.structs.replace(_keeping(new_entry, kept), message_id=one)
+        msgspec.structs.replace(keep_spelled(new_entry, NAME, kept), message_id=one)
         for new_entry, kept in found
     ]
 
