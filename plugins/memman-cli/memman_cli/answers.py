@@ -11,20 +11,21 @@ from typing import Any, Literal
 import msgspec
 
 from memman.archive import ArchiveInfo, SessionState
-from memman.cli.output import write_json
-from memman.cli.settings import Effective
 from memman.compression import CompressionPlan
 from memman.counting import Candidate
 from memman.entries import Accuracy, Entry, Method, TokenCount
 from memman.events import CompressionResult
-from memman.explain import Comparison, Shares, StateBlock, Trace
+from memman.explain import Shares, StateBlock
 from memman.formats.rules import Violation
 from memman.plugins import PluginInfo
 from memman.protocols import FeedItem, ModelInfo, ModelRef, Prices, SessionInfo
 from memman.records import Replacement
-from memman.report.usage import Usage
 from memman.results import Hit, SessionStats
 from memman.spend import Spend
+from memman_cli.explain import Comparison, Trace
+from memman_cli.output import write_json
+from memman_cli.report.usage import Usage
+from memman_cli.settings import Effective
 
 DOCUMENT_VERSION: Literal[1] = 1
 
@@ -295,7 +296,10 @@ class ExplainCounterAnswer(Answer, frozen=True, kw_only=True, tag="counters expl
 
 
 class KnownModel(msgspec.Struct, frozen=True):
-    """A model's limits in tokens, with their source and date, and its prices if they are known."""
+    """A model's limits in tokens, with their source and date, and its prices if they are known.
+
+    `binds` is whether it refuses a thought behind changed messages, if that is not decided by its name.
+    """
 
     model: str
     context: int
@@ -304,6 +308,7 @@ class KnownModel(msgspec.Struct, frozen=True):
     source: str
     date: str
     prices: Prices | None = None
+    binds: bool | None = None
 
 
 class ModelsAnswer(Answer, frozen=True, kw_only=True, tag="models"):

@@ -12,22 +12,22 @@ from typing import Any, NoReturn
 import click
 
 from memman import __version__
-from memman.cli.compression import compress, plan, undo
-from memman.cli.counters import count, counters, models
-from memman.cli.database_commands import follow, sessions
-from memman.cli.demo import demo
-from memman.cli.errors import USAGE, exit_code, lines_of, on_one_line
-from memman.cli.export import check_log, export, formats
-from memman.cli.importer import import_command, verify
-from memman.cli.inspection import diff, why
-from memman.cli.mcp import mcp
-from memman.cli.output import NoteHandler, note, say
-from memman.cli.plugins import plugins
-from memman.cli.report import report
-from memman.cli.search import search
-from memman.cli.window import show, stats
 from memman.errors import MemmanError
 from memman.plugins import shared_plugins
+from memman_cli.commands.compression import compress, plan, undo
+from memman_cli.commands.counters import count, counters, models
+from memman_cli.commands.database_commands import follow, sessions
+from memman_cli.commands.demo import demo
+from memman_cli.commands.export import check_log, export, formats
+from memman_cli.commands.importer import import_command, verify
+from memman_cli.commands.inspection import diff, why
+from memman_cli.commands.mcp import mcp
+from memman_cli.commands.plugins import plugins
+from memman_cli.commands.report import report
+from memman_cli.commands.search import search
+from memman_cli.commands.window import show, stats
+from memman_cli.errors import USAGE, exit_code, lines_of, on_one_line
+from memman_cli.output import NoteHandler, note, say
 
 COMMANDS: tuple[click.Command, ...] = (
     demo, import_command, sessions, follow, stats, show, search, compress, plan, diff, why, undo, export,

@@ -17,15 +17,15 @@ from memman.archive import (
     RecordFile,
     session_of,
 )
-from memman.cli.display import progress
-from memman.cli.errors import UnusableError
-from memman.cli.files import STDIN, cannot_read
-from memman.cli.options import archive_limits
-from memman.cli.output import json_output
 from memman.manager import MemoryManager
 from memman.plugins import CREATED_BY
 from memman.records import Record
 from memman.session import OnConflict
+from memman_cli.display import progress
+from memman_cli.errors import UnusableError
+from memman_cli.files import STDIN, cannot_read
+from memman_cli.options import archive_limits
+from memman_cli.output import json_output
 
 FORMAT = "memman-jsonl"
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from memman.cli.answers import CheckedCounter, CheckedSummarizer, Law
-from memman.cli.errors import FindingError, UnusableError
 from memman.counting import model_ref
 from memman.display import format_error
 from memman.errors import MemmanError, PluginNotFound
@@ -20,6 +18,8 @@ from memman.testing import (
     law_results,
 )
 from memman.testing.laws import LawResult, laws_of
+from memman_cli.answers import CheckedCounter, CheckedSummarizer, Law
+from memman_cli.errors import FindingError, UnusableError
 
 # The names to find a counter's model by, if none is given.
 _MODELS: Final = (

@@ -10,12 +10,9 @@ from typing import Any
 import msgspec
 
 from memman.archive import SessionState, state_of
-from memman.cli.errors import UnusableError
-from memman.cli.logs import Log
 from memman.entries import NO_JSON, NOT_COUNTED, Entry, NewEntry, encode_json, entry_of
 from memman.ids import new_id, new_nonce
 from memman.manager import MemoryManager
-from memman.protocols import Compaction, ReadEntry, ReadItem
 from memman.records import (
     Added,
     Compressed,
@@ -25,6 +22,9 @@ from memman.records import (
     Replacement,
     ReplacementMethod,
 )
+from memman_cli.errors import UnusableError
+from memman_cli.log_formats.protocol import Compaction, ReadEntry, ReadItem
+from memman_cli.logs import Log
 
 MOST_IN_DOCUMENT = 100_000  # entries; a session document is read and written as a whole
 _ABANDONED = "left behind: the conversation went on from an earlier message"

@@ -10,9 +10,6 @@ from stat import S_ISFIFO
 
 import click
 
-from memman.cli.errors import UnreadableError, UnusableError
-from memman.cli.files import STDIN, cannot_read, is_database
-from memman.cli.options import chosen_session
 from memman.config import HARMLESS, MemoryConfig
 from memman.entries import file_mode
 from memman.errors import StoreError
@@ -21,6 +18,9 @@ from memman.plugins import shared_plugins
 from memman.protocols import Store
 from memman.stores import MemoryStore, open_store, without_password
 from memman.summarizers import DIGEST
+from memman_cli.errors import UnreadableError, UnusableError
+from memman_cli.files import STDIN, cannot_read, is_database
+from memman_cli.options import chosen_session
 
 _ADOPTED = ("model", "reserve_output", *HARMLESS)
 _MOST_NAMED = 8

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from memman.cli.errors import UnreadableError
-from memman.cli.words import first_line
 from memman.core.resolver import known_formats
 from memman.errors import FormatError
 from memman.formats import candidates, format_named, plain_messages
-from memman.formats.logs import IMPORT_FORMATS
 from memman.formats.plain import fault_in
-from memman.protocols import Format, ImportFormat
+from memman.protocols import Format
+from memman_cli.errors import UnreadableError
+from memman_cli.log_formats import IMPORT_FORMATS
+from memman_cli.log_formats.protocol import ImportFormat
+from memman_cli.words import first_line
 
 LogFormat = Format | ImportFormat
 _CERTAIN = 3  # the score of an item with keys that no other format has

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 import click
 import msgspec
 
-from memman.cli.output import harmless
-from memman.cli.words import percent
-from memman.report.usage import Usage
+from memman_cli.output import harmless
+from memman_cli.report.usage import Usage
+from memman_cli.words import percent
 
 if TYPE_CHECKING:
     from rich.console import Console

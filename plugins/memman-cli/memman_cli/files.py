@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from memman.cli.errors import UnreadableError
 from memman.entries import fault_in_json, file_mode
 from memman.stores import is_url, without_password
+from memman_cli.errors import UnreadableError
 
 STDIN = "-"
 NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)

@@ -17,7 +17,11 @@ from typing import Any
 import msgspec
 
 from memman.archive import FORMAT as SESSION_FORMAT
-from memman.cli.detection import (
+from memman.entries import NewEntry
+from memman.errors import FormatError
+from memman.formats import plain_items
+from memman.protocols import Format
+from memman_cli.detection import (
     LogFormat,
     certain_format,
     detect,
@@ -25,8 +29,8 @@ from memman.cli.detection import (
     mixed,
     other_format,
 )
-from memman.cli.errors import UnreadableError
-from memman.cli.files import (
+from memman_cli.errors import UnreadableError
+from memman_cli.files import (
     NOT_JSON,
     File,
     Items,
@@ -36,12 +40,9 @@ from memman.cli.files import (
     on_disk,
     text_of,
 )
-from memman.entries import NewEntry
-from memman.errors import FormatError
-from memman.formats import plain_items
-from memman.formats.logs import IMPORT_FORMATS
-from memman.formats.logs.common import may_cut
-from memman.protocols import Compaction, Format, ImportFormat, LeftOut, ReadEntry, ReadItem
+from memman_cli.log_formats import IMPORT_FORMATS
+from memman_cli.log_formats.common import may_cut
+from memman_cli.log_formats.protocol import Compaction, ImportFormat, LeftOut, ReadEntry, ReadItem
 
 _UNCUT = ("langchain", "text")  # formats whose messages may refer to others at any distance
 _SCALARS = {"bool": "a boolean", "int": "a number", "float": "a number", "str": "a string"}

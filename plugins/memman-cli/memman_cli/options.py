@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([km]?)")
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_SESSION, _LIMITS = "memman.cli.session", "memman.cli.limits"  # keys of a click context's `meta`
+_SESSION, _LIMITS = "memman_cli.session", "memman_cli.limits"  # keys of a click context's `meta`
 
 FILE = click.Path(allow_dash=True, readable=False)
 """A name that shells complete. Its reader checks it, because it may be the URL of a store."""
@@ -191,5 +191,5 @@ def own_command() -> str:
     if "UV_RUN_RECURSION_DEPTH" in os.environ:  # set by `uv run` for its child processes
         return "uv run memman"
     if Path(sys.argv[0]).name == "__main__.py":
-        return "python -m memman.cli"
+        return "python -m memman"
     return "memman"

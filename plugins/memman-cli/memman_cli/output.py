@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 import click
 
-from memman.cli.errors import on_one_line
+from memman_cli.errors import on_one_line
 
 
 def harmless(text: str) -> str:

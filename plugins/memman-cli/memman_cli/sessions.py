@@ -10,17 +10,23 @@ from typing import Any
 import msgspec
 
 from memman.archive import FORMAT, SessionState, document_bytes, records_of
-from memman.cli.archives import (
+from memman.entries import Entry, file_mode
+from memman.explain import LogHistory
+from memman.files import replacing
+from memman.manager import MemoryManager
+from memman.protocols import Store
+from memman.stores import without_password
+from memman_cli.archives import (
     archived_session,
     cannot_write,
     import_archive,
     is_archive_name,
     write_archive,
 )
-from memman.cli.conversion import MOST_IN_DOCUMENT, import_log
-from memman.cli.databases import check_readable, copied, quiet_manager, session_of_database
-from memman.cli.errors import UnreadableError, UnusableError
-from memman.cli.files import (
+from memman_cli.conversion import MOST_IN_DOCUMENT, import_log
+from memman_cli.databases import check_readable, copied, quiet_manager, session_of_database
+from memman_cli.errors import UnreadableError, UnusableError
+from memman_cli.files import (
     NOT_JSON,
     STDIN,
     File,
@@ -30,16 +36,10 @@ from memman.cli.files import (
     on_disk,
     text_of,
 )
-from memman.cli.logs import is_log, log_in
-from memman.cli.options import archive_limits, chosen_session
-from memman.cli.output import write_json
-from memman.cli.settings import Effective, apply_settings, effective_settings
-from memman.entries import Entry, file_mode
-from memman.explain import LogHistory
-from memman.files import replacing
-from memman.manager import MemoryManager
-from memman.protocols import Store
-from memman.stores import without_password
+from memman_cli.logs import is_log, log_in
+from memman_cli.options import archive_limits, chosen_session
+from memman_cli.output import write_json
+from memman_cli.settings import Effective, apply_settings, effective_settings
 
 
 class Session:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memman.cli.output import harmless
 from memman.entries import Entry, TokenCount
+from memman_cli.output import harmless
 
 
 def plural(number: int, one: str, more: str = "") -> str:

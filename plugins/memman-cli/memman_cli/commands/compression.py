@@ -10,13 +10,6 @@ from typing import Any
 import click
 
 from memman import events
-from memman.cli import display, options
-from memman.cli.answers import CompressAnswer, PlanAnswer, UndoAnswer, write_answer
-from memman.cli.databases import silent
-from memman.cli.errors import FailedError, FindingError, UnusableError
-from memman.cli.output import harmless, note
-from memman.cli.sessions import Session, check_target, load, save_changed, target_of
-from memman.cli.words import entries_of, first_line, plural
 from memman.compression import PlannedEntry
 from memman.entries import Entry, parse_address
 from memman.errors import CompressionFailed, CounterUnavailable, EntryNotFound
@@ -25,6 +18,13 @@ from memman.explain import CompressionStatus, LogHistory
 from memman.manager import MemoryManager
 from memman.results import SessionStats
 from memman.stores import without_password
+from memman_cli import display, options
+from memman_cli.answers import CompressAnswer, PlanAnswer, UndoAnswer, write_answer
+from memman_cli.databases import silent
+from memman_cli.errors import FailedError, FindingError, UnusableError
+from memman_cli.output import harmless, note
+from memman_cli.sessions import Session, check_target, load, save_changed, target_of
+from memman_cli.words import entries_of, first_line, plural
 
 _TRIES = 8
 _MOST_COMPRESSIONS, _MOST_UNDONE = 5, 12  # of those that are listed

@@ -10,22 +10,6 @@ from pathlib import Path
 import click
 from msgspec.structs import asdict
 
-from memman.cli import display, options
-from memman.cli.answers import (
-    CountAnswer,
-    Counted,
-    CountersAnswer,
-    CountsAnswer,
-    ExplainCounterAnswer,
-    KnownModel,
-    ListedCounter,
-    ModelsAnswer,
-    write_answer,
-)
-from memman.cli.errors import FailedError, FindingError, UnreadableError, UnusableError
-from memman.cli.files import STDIN, read_bytes
-from memman.cli.output import note, say
-from memman.cli.words import first_line, plural
 from memman.core.resolver import known_counters, model_names
 from memman.counting import (
     FAMILIES,
@@ -43,6 +27,22 @@ from memman.errors import CounterUnavailable
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
 from memman.protocols import CounterSpec, ModelInfo, ModelRef
+from memman_cli import display, options
+from memman_cli.answers import (
+    CountAnswer,
+    Counted,
+    CountersAnswer,
+    CountsAnswer,
+    ExplainCounterAnswer,
+    KnownModel,
+    ListedCounter,
+    ModelsAnswer,
+    write_answer,
+)
+from memman_cli.errors import FailedError, FindingError, UnreadableError, UnusableError
+from memman_cli.files import STDIN, read_bytes
+from memman_cli.output import note, say
+from memman_cli.words import first_line, plural
 
 _FAILED = "--strict: counter {} failed, and its count was estimated"
 _KNOWN_MODEL = "gpt-4o"  # distinguishes a missing model from a broken counter

@@ -7,12 +7,6 @@ from contextlib import suppress
 import click
 import msgspec
 
-from memman.cli import display, options
-from memman.cli.answers import FollowAnswer, SessionsAnswer, write_answer, write_answer_line
-from memman.cli.databases import check_database, existing_database, no_session_with
-from memman.cli.errors import FindingError, on_one_line
-from memman.cli.output import note, say
-from memman.cli.words import entries_of, plural
 from memman.entries import transcript_line
 from memman.protocols import SessionInfo
 from memman.records import (
@@ -31,6 +25,12 @@ from memman.records import (
     ids_retracted_by,
 )
 from memman.spend import dollars
+from memman_cli import display, options
+from memman_cli.answers import FollowAnswer, SessionsAnswer, write_answer, write_answer_line
+from memman_cli.databases import check_database, existing_database, no_session_with
+from memman_cli.errors import FindingError, on_one_line
+from memman_cli.output import note, say
+from memman_cli.words import entries_of, plural
 
 _HEADINGS = (
     "session", "created (UTC)", "last active", ">entries", ">tokens", "metadata", "first message",

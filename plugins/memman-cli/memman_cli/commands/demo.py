@@ -16,21 +16,21 @@ import click
 import msgspec
 
 from memman import events
-from memman.cli import display, options
-from memman.cli.answers import DemoAnswer, DemoCompression, write_answer
-from memman.cli.compression import enough_budget
-from memman.cli.demo_log import DEMO_RULES, demo_messages
-from memman.cli.errors import FindingError, UnusableError
-from memman.cli.files import STDIN, File
-from memman.cli.logs import Log, log_in, read_log
-from memman.cli.sessions import check_target, save
-from memman.cli.words import counter_note, plural
 from memman.config import MemoryConfig
 from memman.entries import NO_JSON, Entry, NewEntry, text_of
 from memman.errors import BudgetExceeded
 from memman.formats.rules import check
 from memman.manager import MemoryManager
-from memman.report.usage import usage_of
+from memman_cli import display, options
+from memman_cli.answers import DemoAnswer, DemoCompression, write_answer
+from memman_cli.commands.compression import enough_budget
+from memman_cli.demo_log import DEMO_RULES, demo_messages
+from memman_cli.errors import FindingError, UnusableError
+from memman_cli.files import STDIN, File
+from memman_cli.logs import Log, log_in, read_log
+from memman_cli.report.usage import usage_of
+from memman_cli.sessions import check_target, save
+from memman_cli.words import counter_note, plural
 
 if TYPE_CHECKING:
     from rich.console import Console

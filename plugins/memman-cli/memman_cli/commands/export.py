@@ -9,8 +9,12 @@ import click
 import msgspec
 
 from memman.archive import Packing
-from memman.cli import display, options
-from memman.cli.answers import (
+from memman.core.resolver import known_formats
+from memman.errors import BudgetExceeded
+from memman.formats.rules import RULES, Violation, check
+from memman.results import Context
+from memman_cli import display, options
+from memman_cli.answers import (
     ArchiveAnswer,
     CheckAnswer,
     ExportAnswer,
@@ -18,19 +22,15 @@ from memman.cli.answers import (
     FormatsAnswer,
     write_answer,
 )
-from memman.cli.archives import FORMAT, write_archive
-from memman.cli.compression import enough_budget
-from memman.cli.errors import FindingError, UnusableError
-from memman.cli.files import STDIN
-from memman.cli.logs import read_log
-from memman.cli.output import note, say, write_data, write_json
-from memman.cli.sessions import Session, check_target, load
-from memman.cli.words import entries_of, plural
-from memman.core.resolver import known_formats
-from memman.errors import BudgetExceeded
-from memman.formats.logs import IMPORT_FORMATS
-from memman.formats.rules import RULES, Violation, check
-from memman.results import Context
+from memman_cli.archives import FORMAT, write_archive
+from memman_cli.commands.compression import enough_budget
+from memman_cli.errors import FindingError, UnusableError
+from memman_cli.files import STDIN
+from memman_cli.log_formats import IMPORT_FORMATS
+from memman_cli.logs import read_log
+from memman_cli.output import note, say, write_data, write_json
+from memman_cli.sessions import Session, check_target, load
+from memman_cli.words import entries_of, plural
 
 
 @click.command()

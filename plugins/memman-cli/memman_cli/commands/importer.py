@@ -11,8 +11,14 @@ import msgspec
 
 from memman.archive import SessionState
 from memman.archive import verify as verify_archive
-from memman.cli import display, options
-from memman.cli.answers import (
+from memman.entries import check_id
+from memman.errors import MemmanError, StateError
+from memman.manager import MemoryManager
+from memman.results import SessionStats
+from memman.session import OnConflict
+from memman.stores import without_password
+from memman_cli import display, options
+from memman_cli.answers import (
     Answer,
     ImportAnswer,
     ImportDatabaseAnswer,
@@ -20,7 +26,7 @@ from memman.cli.answers import (
     VerifyAnswer,
     write_answer,
 )
-from memman.cli.archives import (
+from memman_cli.archives import (
     FORMAT,
     archived_records,
     archived_session,
@@ -29,14 +35,14 @@ from memman.cli.archives import (
     is_archive_name,
     write_archive,
 )
-from memman.cli.compression import check_fit, strictly
-from memman.cli.conversion import MOST_IN_DOCUMENT, counter_for, import_log, records_of_log
-from memman.cli.databases import create_database, quiet_manager
-from memman.cli.errors import UNREADABLE, UnusableError
-from memman.cli.files import STDIN, File, display_name, on_disk, read_bytes, temporary_folder
-from memman.cli.logs import Log, log_in
-from memman.cli.output import note, say
-from memman.cli.sessions import (
+from memman_cli.commands.compression import check_fit, strictly
+from memman_cli.conversion import MOST_IN_DOCUMENT, counter_for, import_log, records_of_log
+from memman_cli.databases import create_database, quiet_manager
+from memman_cli.errors import UNREADABLE, UnusableError
+from memman_cli.files import STDIN, File, display_name, on_disk, read_bytes, temporary_folder
+from memman_cli.logs import Log, log_in
+from memman_cli.output import note, say
+from memman_cli.sessions import (
     check_target,
     is_session,
     load,
@@ -44,13 +50,7 @@ from memman.cli.sessions import (
     save,
     session_name,
 )
-from memman.cli.words import counter_note, entries_of, plural
-from memman.entries import check_id
-from memman.errors import MemmanError, StateError
-from memman.manager import MemoryManager
-from memman.results import SessionStats
-from memman.session import OnConflict
-from memman.stores import without_password
+from memman_cli.words import counter_note, entries_of, plural
 
 
 @click.command("import")

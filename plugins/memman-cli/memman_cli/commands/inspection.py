@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
 
-from memman.cli import display, options
-from memman.cli.answers import DiffAnswer, WhyAnswer, write_answer
-from memman.cli.compression import (
+from memman.explain import CompressionStatus, LogHistory
+from memman_cli import display, options
+from memman_cli.answers import DiffAnswer, WhyAnswer, write_answer
+from memman_cli.commands.compression import (
     compression_argument,
     find_compression,
     status_line,
 )
-from memman.cli.errors import FindingError
-from memman.cli.files import STDIN
-from memman.cli.output import harmless, note
-from memman.cli.sessions import load
-from memman.cli.words import entries_of, first_line, plural, speaker
-from memman.entries import Entry
-from memman.explain import (
+from memman_cli.errors import FindingError
+from memman_cli.explain import (
     ComparedReplacement,
     ComparedValue,
     Comparison,
-    CompressionStatus,
     Found,
     KeptIn,
-    LogHistory,
-    Remnant,
     Trace,
     compare,
     trace,
 )
+from memman_cli.files import STDIN
+from memman_cli.output import harmless, note
+from memman_cli.sessions import load
+from memman_cli.trace_lines import (
+    MOST_GROUPS,
+    MOST_SHOWN,
+    excerpt_of,
+    group_lines,
+    groups_of,
+    head_of,
+    left_of,
+    statuses_of,
+)
+from memman_cli.words import entries_of, first_line, plural, speaker
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,8 +54,6 @@ _PLACES: dict[KeptIn | None, str] = {
     "elsewhere": "elsewhere in the window",
     None: "lost",
 }
-_MOST_SHOWN, _MOST_GROUPS = 4, 5  # entries of one group, and groups
-_BEFORE, _AROUND = 24, 90  # characters of an excerpt: before the text, and in all
 
 
 @click.command()
@@ -103,7 +107,7 @@ def _show_comparison(
     compared: Comparison, history: LogHistory, by_value: bool, limit: int | None
 ) -> None:
     console = display.open_console()
-    statuses = _statuses(history)
+    statuses = statuses_of(history)
     line = status_line(statuses.pop(compared.compression_id))
     display.print_lines(console, [f"compression {line}", ""])
     if by_value:
@@ -117,10 +121,6 @@ def _show_comparison(
         earlier = len(others) - _MOST_LISTED
         more = f"{earlier:,} more and " if earlier > 0 else ""
         note(f"other compressions: {more}{', '.join(others[-_MOST_LISTED:])}")
-
-
-def _statuses(history: LogHistory) -> dict[str, CompressionStatus]:
-    return {status.compression_id: status for status in history.compression_statuses()}
 
 
 def _pair(compared: ComparedReplacement, limit: int | None) -> tuple[str, str]:
@@ -214,7 +214,7 @@ def why(session: str, text: str, model: str | None, budget: int | None, as_json:
     if as_json:
         write_answer(WhyAnswer(session_id=opened.id, settings=opened.effective, trace=traced))
     elif traced.found or traced.survives:
-        _show_trace(traced, _statuses(history), session)
+        _show_trace(traced, statuses_of(history), session)
         note(str(opened.effective))
     if not traced.found and not traced.survives:
         entries = entries_of(len(history.entries))
@@ -223,102 +223,13 @@ def why(session: str, text: str, model: str | None, budget: int | None, as_json:
 
 def _show_trace(traced: Trace, statuses: dict[str, CompressionStatus], session: str) -> None:
     console = display.open_console()
-    display.print_lines(console, _head_of(traced))
-    for found in _groups(traced)[:_MOST_GROUPS]:
-        display.cut_lines(console, ["", *(_excerpt(each) for each in found[:_MOST_SHOWN])])
-        lines = [*_group_lines(found, statuses), *_commands(found[0], statuses, session)]
+    display.print_lines(console, head_of(traced))
+    for found in groups_of(traced)[:MOST_GROUPS]:
+        display.cut_lines(console, ["", *(excerpt_of(each) for each in found[:MOST_SHOWN])])
+        lines = [*group_lines(found, statuses), *_commands(found[0], statuses, session)]
         display.print_lines(console, [f"  {harmless(line)}" for line in lines])
-    if left := _left_of(traced):
+    if left := left_of(traced):
         note(f"{left}; --json has all")
-
-
-def lines_of_trace(traced: Trace, history: LogHistory) -> list[str]:
-    """Return the lines that `why` prints of a trace, without its commands."""
-    statuses = _statuses(history)
-    lines = _head_of(traced)
-    for found in _groups(traced)[:_MOST_GROUPS]:
-        lines += ["", *(_excerpt(each) for each in found[:_MOST_SHOWN])]
-        lines += [f"  {harmless(line)}" for line in _group_lines(found, statuses)]
-    return [*lines, *filter(None, [_left_of(traced)])]
-
-
-def _head_of(traced: Trace) -> list[str]:
-    added = entries_of(len(traced.found)) if traced.found else "no added entry"
-    return [f'"{first_line(traced.text)}" is in {added}', _window_line(traced.survives)]
-
-
-def _groups(traced: Trace) -> list[list[Found]]:
-    """Return neighbouring entries together if the same compressions replaced them."""
-    grouped = groupby(traced.found, lambda each: (each.status.state, each.replaced_by))
-    return [list(group) for _, group in grouped]
-
-
-def _left_of(traced: Trace) -> str:
-    left = sum(len(found) for found in _groups(traced)[_MOST_GROUPS:])
-    return f"and {plural(left, 'more entry', 'more entries')}" if left else ""
-
-
-def _window_line(survives: tuple[Remnant, ...]) -> str:
-    """Return the places of the text in the window."""
-    if not survives:
-        return "in the window: nowhere, the model does not see it"
-    places = [_remnant(each) for each in survives[:_MOST_SHOWN]]
-    more = len(survives) - len(places)
-    return "in the window: " + "; ".join(places) + (f"; and {more:,} more" if more else "")
-
-
-def _remnant(each: Remnant) -> str:
-    if each.where == "text":
-        return f"{each.address} {each.type} has it"
-    if not each.values:
-        return f"kept in the state block since #{each.since}"
-    kept = [first_line(value, _LINE) for value in each.values[:_MOST_SHOWN]]
-    more = len(each.values) - len(kept)
-    rest = f" and {more:,} more" if more else ""
-    return f"the state block keeps {', '.join(map(harmless, kept))}{rest}"
-
-
-def _excerpt(found: Found) -> str:
-    entry: Entry = found.entry
-    begin = max(0, found.start - _BEFORE)
-    text = first_line(entry.text[begin:], _AROUND)
-    return f"#{entry.seq} {speaker(entry)}: {'...' if begin else ''}{text}"
-
-
-def _group_lines(found: list[Found], statuses: dict[str, CompressionStatus]) -> list[str]:
-    """Return the lines about entries with the same replacements."""
-    first = found[0]
-    more = len(found) - _MOST_SHOWN
-    lines = [f"and {plural(more, 'more entry', 'more entries')} like these"] if more > 0 else []
-    if first.status.state == "active":
-        return [*lines, "active: the model sees it", _sent_line(found)]
-    return [*lines, *_replacement_lines(first, statuses), _sent_line(found)]
-
-
-def _sent_line(found: list[Found]) -> str:
-    """Return how often the text was sent to the model: the maximum of several entries."""
-    most = max((each.sent for each in found), key=lambda sent: (sent.sent, sent.requests))
-    if not most.requests:
-        return "not sent yet: the model has not answered since"
-    times = f"sent to the model in {most.sent:,} of {plural(most.requests, 'request')}"
-    last = f", the last {most.last_at:%Y-%m-%d %H:%M}" if most.last_at else ""
-    since = max(each.sent.requests_since for each in found)
-    return times + last + (f"; since it left, in 0 of {since:,}" if since else "")
-
-
-def _replacement_lines(found: Found, statuses: dict[str, CompressionStatus]) -> list[str]:
-    if found.method is None:
-        return ["cleared: a clear emptied the window, and cannot be undone"]
-    first = statuses[found.replaced_by[0]]
-    if found.method == "retract":
-        return [f"{first.reason}, by record #{first.seq}, {first.at:%Y-%m-%d %H:%M}"]
-    again = len(found.replaced_by) - 1
-    times = f"replaced again {plural(again, 'time')}; " if again else ""
-    change = f"{first.tokens_before:,} -> {first.tokens_after:,} tokens ({first.reason})"
-    return [
-        f"{found.method} by compression #{first.seq}, {first.at:%Y-%m-%d %H:%M}: {change}",
-        f"{times}{found.status.shown_address or 'nothing'} replaces it in the window",
-    ]
 
 
 def _commands(found: Found, statuses: dict[str, CompressionStatus], session: str) -> list[str]:

@@ -9,11 +9,11 @@ from importlib.util import find_spec
 
 import click
 
-from memman.cli import options
-from memman.cli.errors import UnusableError
-from memman.cli.output import NoteHandler, note
 from memman.plugins import how_to_install
 from memman.recall import LEAST_TOKENS
+from memman_cli import options
+from memman_cli.errors import UnusableError
+from memman_cli.output import NoteHandler, note
 
 TOKEN = "MEMMAN_MCP_TOKEN"  # noqa: S105 - the name of the variable
 _PORT = 8137
@@ -57,11 +57,11 @@ def mcp(sources: tuple[str, ...], port: int | None, max_tokens: int) -> None:
     the token of MEMMAN_MCP_TOKEN or, without one, a new token that is printed once.
     """
     if find_spec("mcp") is None:
-        raise UnusableError(f"the server needs mcp: {how_to_install('memman-core[cli,mcp]')}")
-    from memman.mcp_server.http import HOST, LEAST_TOKEN, PATH, listening, serve_http
-    from memman.mcp_server.server import end_on_sigterm, serve_stdio
-    from memman.mcp_server.sources import Sources
-    from memman.mcp_server.tools import ToolCalls
+        raise UnusableError(f"the server needs mcp: {how_to_install('memman-cli[mcp]')}")
+    from memman_cli.mcp_server.http import HOST, LEAST_TOKEN, PATH, listening, serve_http
+    from memman_cli.mcp_server.server import end_on_sigterm, serve_stdio
+    from memman_cli.mcp_server.sources import Sources
+    from memman_cli.mcp_server.tools import ToolCalls
 
     if max_tokens < LEAST_TOKENS:
         raise UnusableError(f"--max-tokens must be at least {LEAST_TOKENS} tokens")

@@ -12,8 +12,11 @@ from typing import Final
 
 import click
 
-from memman.cli import display, options
-from memman.cli.answers import (
+from memman.counting import builtin_specs
+from memman.errors import InvalidInput
+from memman.plugins import PluginInfo, shared_plugins
+from memman_cli import display, options
+from memman_cli.answers import (
     CheckedCounter,
     CheckedPluginAnswer,
     CheckedSummarizer,
@@ -22,12 +25,9 @@ from memman.cli.answers import (
     ScaffoldAnswer,
     write_answer,
 )
-from memman.cli.errors import FindingError, UnusableError
-from memman.cli.output import note, say
-from memman.cli.words import first_line, plural
-from memman.counting import builtin_specs
-from memman.errors import InvalidInput
-from memman.plugins import PluginInfo, shared_plugins
+from memman_cli.errors import FindingError, UnusableError
+from memman_cli.output import note, say
+from memman_cli.words import first_line, plural
 
 KINDS: Final = ("counter", "summarizer")
 _TEMPLATES: Final = Path(__file__).with_name("scaffold")
@@ -131,7 +131,7 @@ def _row(plugin: PluginInfo) -> display.Row:
 
 
 def _check(name: str, models: tuple[str, ...], summarizer: str | None, as_json: bool) -> None:
-    from memman.cli.conformance import check_counters, check_summarizer  # imports `memman.testing`
+    from memman_cli.conformance import check_counters, check_summarizer  # imports `memman.testing`
 
     counters: list[CheckedCounter] = []
     summarizers: list[CheckedSummarizer] = []

@@ -11,17 +11,17 @@ from typing import Any
 
 import click
 
-from memman.cli import options
-from memman.cli.answers import ReportAnswer, write_answer
-from memman.cli.archives import cannot_write
-from memman.cli.display import progress
-from memman.cli.errors import UnusableError
-from memman.cli.files import STDIN
-from memman.cli.output import note, write_data
-from memman.cli.sessions import Session, load, resolved
 from memman.display import format_error
 from memman.entries import file_mode
-from memman.report import GENERATOR, pieces, write
+from memman_cli import options
+from memman_cli.answers import ReportAnswer, write_answer
+from memman_cli.archives import cannot_write
+from memman_cli.display import progress
+from memman_cli.errors import UnusableError
+from memman_cli.files import STDIN
+from memman_cli.output import note, write_data
+from memman_cli.report import GENERATOR, pieces, write
+from memman_cli.sessions import Session, load, resolved
 
 _HEAD = 2_000  # bytes of a page, which name its generator
 

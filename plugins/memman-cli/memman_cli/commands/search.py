@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from memman.cli import display, options
-from memman.cli.answers import SearchAnswer, write_answer
-from memman.cli.databases import existing_database, no_session_with, session_of_database
-from memman.cli.errors import FindingError, UnusableError
-from memman.cli.files import STDIN, is_database
-from memman.cli.output import harmless, note
-from memman.cli.sessions import load
-from memman.cli.words import plural, speaker
 from memman.entries import ENTRY_TYPES
 from memman.results import EntryState, Hit
 from memman.search import matches_in, terms_of
+from memman_cli import display, options
+from memman_cli.answers import SearchAnswer, write_answer
+from memman_cli.databases import existing_database, no_session_with, session_of_database
+from memman_cli.errors import FindingError, UnusableError
+from memman_cli.files import STDIN, is_database
+from memman_cli.output import harmless, note
+from memman_cli.sessions import load
+from memman_cli.words import plural, speaker
 
 if TYPE_CHECKING:
     from rich.console import Console

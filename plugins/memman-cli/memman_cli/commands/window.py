@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from memman.cli import display, options
-from memman.cli.answers import BlockAnswer, EntryAnswer, ShowAnswer, StatsAnswer, write_answer
-from memman.cli.errors import FindingError, UnusableError
-from memman.cli.output import note, write_data
-from memman.cli.sessions import Session, load
-from memman.cli.words import entries_of, first_line, percent, plural
 from memman.counting.estimator import NAME
 from memman.entries import ENTRY_TYPES, Entry, Role, parse_address
-from memman.report.usage import usage_of
 from memman.spend import LEAST_SHOWN, dollars
+from memman_cli import display, options
+from memman_cli.answers import BlockAnswer, EntryAnswer, ShowAnswer, StatsAnswer, write_answer
+from memman_cli.errors import FindingError, UnusableError
+from memman_cli.output import note, write_data
+from memman_cli.report.usage import usage_of
+from memman_cli.sessions import Session, load
+from memman_cli.words import entries_of, first_line, percent, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from memman.cli.settings import Effective
     from memman.explain import LargeEntry, Share, Shares, StateBlock
     from memman.results import SessionStats
     from memman.spend import ReportedTokens, Spend
+    from memman_cli.settings import Effective
 
 _MOST_SHARES = 10  # tools, or sources
 _WIDE = 80  # columns; below, the state of an entry is shortened

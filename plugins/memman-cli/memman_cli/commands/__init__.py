@@ -1,0 +1,1 @@
+"""The commands of `memman`, one module for each group of related ones."""
