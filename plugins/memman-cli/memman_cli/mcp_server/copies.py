@@ -12,18 +12,18 @@ from typing import Final, TypeVar
 import msgspec
 
 from memman.archive import ArchiveLimits, SessionState
-from memman.cli.archives import archived_records, archived_session, import_own_archive
-from memman.cli.conversion import counter_for, records_of_log
-from memman.cli.databases import quiet_manager, silent
-from memman.cli.errors import UnreadableError
-from memman.cli.files import File
-from memman.cli.logs import log_in
-from memman.cli.sessions import is_session
 from memman.entries import check_id
 from memman.errors import MemmanError
 from memman.manager import MemoryManager
-from memman.mcp_server.files import Version, files_under, stem, version_of, whole_lines
 from memman.stores import SQLiteStore
+from memman_cli.archives import archived_records, archived_session, import_own_archive
+from memman_cli.conversion import counter_for, records_of_log
+from memman_cli.databases import quiet_manager, silent
+from memman_cli.errors import UnreadableError
+from memman_cli.files import File
+from memman_cli.logs import log_in
+from memman_cli.mcp_server.files import Version, files_under, stem, version_of, whole_lines
+from memman_cli.sessions import is_session
 
 T = TypeVar("T")
 _PAUSE: Final = 4.0

@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, cast
 
 import msgspec
 
-from memman.cli.files import NOT_JSON, File
+from memman_cli.files import NOT_JSON, File
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 """Names of files that are read if only their folder is given: logs and archives."""

@@ -7,9 +7,9 @@ import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-from memman.cli.errors import UnusableError
-from memman.mcp_server.server import server_of
-from memman.mcp_server.tools import ToolCalls
+from memman_cli.errors import UnusableError
+from memman_cli.mcp_server.server import server_of
+from memman_cli.mcp_server.tools import ToolCalls
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/mcp"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from memman import __version__
 from memman.errors import MemmanError
-from memman.mcp_server.tools import TOOLS, ToolCalls
+from memman_cli.mcp_server.tools import TOOLS, ToolCalls
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server

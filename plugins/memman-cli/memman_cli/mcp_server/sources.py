@@ -11,17 +11,17 @@ from typing import Final, Self
 
 import msgspec
 
-from memman.cli.databases import quiet_manager
-from memman.cli.errors import UnreadableError
-from memman.cli.files import cannot_read, is_database
 from memman.display import did_you_mean
 from memman.errors import InvalidInput, StoreError
 from memman.manager import MemoryManager
-from memman.mcp_server.copies import Copies
-from memman.mcp_server.files import stem
 from memman.plugins import shared_plugins
 from memman.protocols import SessionInfo
 from memman.stores import is_url, open_store, without_password
+from memman_cli.databases import quiet_manager
+from memman_cli.errors import UnreadableError
+from memman_cli.files import cannot_read, is_database
+from memman_cli.mcp_server.copies import Copies
+from memman_cli.mcp_server.files import stem
 
 ALL: Final = "*"
 _PATIENCE: Final = 20.0  # seconds; clients give up on a call after 60

@@ -10,19 +10,20 @@ import msgspec
 from msgspec import Meta
 
 from memman.archive import records_of
-from memman.cli.inspection import lines_of_trace
-from memman.cli.words import entries_of, plural
 from memman.entries import EntryType, neutralised
 from memman.errors import InvalidInput
-from memman.explain import LogHistory, trace
+from memman.explain import LogHistory
 from memman.ids import new_nonce
-from memman.mcp_server.pages import check_page, on_a_line, page_note, page_of_lines
-from memman.mcp_server.sources import ALL, Scope, Sources
 from memman.protocols import SessionInfo
 from memman.quoting import Quote, block_of, excerpt_of, pages_of
 from memman.recall import addresses_in
 from memman.results import EntryState, Hit
 from memman.search import searchable, terms_of
+from memman_cli.explain import trace
+from memman_cli.mcp_server.pages import check_page, on_a_line, page_note, page_of_lines
+from memman_cli.mcp_server.sources import ALL, Scope, Sources
+from memman_cli.trace_lines import lines_of_trace
+from memman_cli.words import entries_of, plural
 
 _MOST_HITS: Final = 50
 _STATES: Final[tuple[EntryState, ...]] = (

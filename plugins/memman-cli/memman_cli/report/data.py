@@ -13,15 +13,7 @@ from memman.compression.words import exact_values
 from memman.config import usable_input
 from memman.counting import Models
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, Part
-from memman.explain import (
-    KeptIn,
-    LogHistory,
-    Share,
-    Survival,
-    SurvivingValues,
-    sections_of,
-    shares_of,
-)
+from memman.explain import LogHistory, Share, sections_of, shares_of
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
 from memman.records import (
@@ -40,10 +32,11 @@ from memman.records import (
     UsageReported,
     ids_retracted_by,
 )
-from memman.report.steps import Change, Numbers, Span, Splice, changes
-from memman.report.usage import Usage, usage_of
 from memman.results import SessionStats
 from memman.window import ActiveState
+from memman_cli.explain import KeptIn, Survival, SurvivingValues
+from memman_cli.report.steps import Change, Numbers, Span, Splice, changes
+from memman_cli.report.usage import Usage, usage_of
 
 VERSION = 1
 Content = Literal["whole", "redacted", "none"]

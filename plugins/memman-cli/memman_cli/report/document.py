@@ -14,8 +14,8 @@ import msgspec
 
 from memman.files import replacing
 from memman.manager import MemoryManager
-from memman.report.data import Report, report_of
-from memman.report.redaction import Redact, redacted, without_content
+from memman_cli.report.data import Report, report_of
+from memman_cli.report.redaction import Redact, redacted, without_content
 
 # In this order in the page: each may use the ones before it.
 _SCRIPTS: Final = (

@@ -12,7 +12,7 @@ from memman.entries import Entry
 from memman.errors import InvalidInput
 from memman.explain import Share
 from memman.records import Described, Record
-from memman.report.data import (
+from memman_cli.report.data import (
     Report,
     ShownBlock,
     ShownEntry,

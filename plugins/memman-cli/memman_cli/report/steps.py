@@ -12,10 +12,11 @@ from operator import attrgetter
 
 import msgspec
 
-from memman.explain import LogHistory, Survival, SurvivalFold
+from memman.explain import LogHistory
 from memman.log import History
 from memman.records import SHAPES, Added, Compressed, Record
 from memman.window import ActiveState, Window
+from memman_cli.explain import Survival, SurvivalFold
 
 Splice = tuple[int, int, list[int]]  # a place, the number of removed items, and the inserted ones
 Span = tuple[int, int]  # the first and the last number
