@@ -9,10 +9,10 @@ import msgspec
 from memman.compression.words import exact_values
 from memman.entries import Entry
 from memman.explain.history import CompressionState, LogHistory
-from memman.explain.survival import SurvivalFold, SurvivingValues
-from memman.explain.values import KeptIn
 from memman.log import History
 from memman.records import ReplacementMethod
+from memman_cli.explain.survival import SurvivalFold, SurvivingValues
+from memman_cli.explain.values import KeptIn
 
 
 class ComparedValue(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from memman.explain.history import LogHistory
-from memman.explain.values import KeptIn, Values
 from memman.log import History, speaker_of
 from memman.records import Compressed, Record, Replacement, ids_retracted_by
 from memman.window import own_count
+from memman_cli.explain.values import KeptIn, Values
 
 
 class SurvivingValues(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class SurvivalFold:
         for entry in self.history.retracted_by(record.id):  # a compression may have covered it
             tokens[entry.id] = own_count(entry)
         found = list(_with_ids(record))
-        values = [self._of_all(ids) for _, ids in found]
+        values = [frozenset().union(*map(self._of, ids)) for _, ids in found]
         every = frozenset().union(*values)
         window = self._values.shown_in(item.entry for item in self.history.items)
         block = self.history.state.window.state
@@ -82,9 +82,6 @@ class SurvivalFold:
             spent = sum(tokens[name] for name in ids)
             survived.append(SurvivingValues(item, ids, spent, places))
         return Survival(len(every), len(kept), tuple(survived))
-
-    def _of_all(self, ids: Sequence[str]) -> frozenset[str]:
-        return frozenset().union(*[self._of(name) for name in ids])
 
     def _of(self, name: str) -> frozenset[str] | list[str]:
         """Return the values of an entry, or of all originals behind a replacement."""

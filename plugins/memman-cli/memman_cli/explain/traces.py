@@ -8,11 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from memman.compression.words import exact_values
+from memman.compression.words import exact_values, stands_alone
 from memman.entries import Entry, parse_address
 from memman.errors import InvalidInput
 from memman.explain.history import EntryStatus, LogHistory, Sent
-from memman.explain.values import stands_alone
 from memman.records import Cleared, ReplacementMethod, StateSetter
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final, Literal
 
-from memman.compression.words import exact_values
+from memman.compression.words import exact_values, stands_alone
 from memman.entries import Entry
 
 KeptIn = Literal["replacement", "state", "elsewhere"]
@@ -65,19 +65,3 @@ class Values:
         found = max(words, key=lambda word: (not word.isalpha(), len(word)), default="")
         self._words[value] = found
         return found
-
-
-def stands_alone(value: str, text: str) -> bool:
-    """Return whether a text contains a value that is not part of a longer word or number."""
-    at = text.find(value)
-    while at >= 0:
-        end = at + len(value)
-        if not _joined(text[max(0, at - 1) : at + 1]) and not _joined(text[end - 1 : end + 1]):
-            return True
-        at = text.find(value, at + 1)
-    return False
-
-
-def _joined(pair: str) -> bool:
-    """Return whether two neighbours are of one word; False in scripts without spaces."""
-    return len(pair) == 2 and pair.isascii() and pair.isalnum()

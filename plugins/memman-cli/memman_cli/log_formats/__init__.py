@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memman.formats.logs.chatgpt import ChatGPTExport
-from memman.formats.logs.claude_code import ClaudeCodeLog
-from memman.formats.logs.codex import CodexLog
-from memman.formats.logs.otel import OTelMessages
-from memman.formats.logs.sharegpt import ShareGPT
-from memman.protocols import ImportFormat
+from memman_cli.log_formats.chatgpt import ChatGPTExport
+from memman_cli.log_formats.claude_code import ClaudeCodeLog
+from memman_cli.log_formats.codex import CodexLog
+from memman_cli.log_formats.otel import OTelMessages
+from memman_cli.log_formats.protocol import ImportFormat
+from memman_cli.log_formats.sharegpt import ShareGPT
 
 __all__ = ["IMPORT_FORMATS", "detect_log"]
 

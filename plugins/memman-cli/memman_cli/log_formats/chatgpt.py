@@ -21,9 +21,9 @@ from memman.entries import (
     encode_json,
 )
 from memman.errors import FormatError
-from memman.formats.logs.common import with_log_keys
 from memman.formats.parts import opaque, other_keys
-from memman.protocols import ReadEntry, ReadItem
+from memman_cli.log_formats.common import with_log_keys
+from memman_cli.log_formats.protocol import ReadEntry, ReadItem
 
 _NAME = "chatgpt-export"
 _OF_MESSAGE = frozenset(("author", "content", "create_time", "update_time", "recipient"))

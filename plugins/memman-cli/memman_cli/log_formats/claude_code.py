@@ -16,9 +16,9 @@ import msgspec
 from memman.entries import JSON, JSONObject, NewEntry, text_of
 from memman.errors import FormatError
 from memman.formats.anthropic import AnthropicFormat
-from memman.formats.logs.common import one, with_log_keys
 from memman.formats.parts import other_keys
-from memman.protocols import Compaction, LeftOut, ReadEntry, ReadItem
+from memman_cli.log_formats.common import one, with_log_keys
+from memman_cli.log_formats.protocol import Compaction, LeftOut, ReadEntry, ReadItem
 
 _NAME = "claude-code"
 _SPOKEN = ("user", "assistant")
@@ -52,7 +52,8 @@ class ClaudeCodeLog:
         reason, cleared = "", 0
         for index, line in _merged(graph.of_chain(items), graph.ends):
             if line["uuid"] not in live:
-                yield from _left_behind(_entries(line, index, names))
+                left = _entries(line, index, names)
+                yield from (msgspec.structs.replace(entry, abandoned=True) for entry in left)
             elif line.get("subtype") == "compact_boundary":
                 trigger = _dict(line.get("compactMetadata")).get("trigger")
                 reason = f"compacted by Claude Code ({trigger or 'unknown'})"
@@ -228,10 +229,6 @@ def _entries(line: Line, index: int, names: dict[str, str]) -> list[ReadEntry]:
         own = own if place else with_log_keys(own, _NAME, rest)
         found.append(ReadEntry(own, _time(line)))
     return found
-
-
-def _left_behind(entries: list[ReadEntry]) -> list[ReadEntry]:
-    return [msgspec.structs.replace(entry, abandoned=True) for entry in entries]
 
 
 def _said(entries: list[ReadEntry]) -> str:

@@ -12,9 +12,9 @@ import msgspec
 
 from memman.entries import JSON, JSONObject, text_of
 from memman.errors import FormatError
-from memman.formats.logs.common import may_cut, one
 from memman.formats.openai_responses import OpenAIResponsesFormat
-from memman.protocols import Compaction, ReadEntry, ReadItem
+from memman_cli.log_formats.common import may_cut, one
+from memman_cli.log_formats.protocol import Compaction, ReadEntry, ReadItem
 
 _NAME = "codex"
 # Not a set: the type of a line may be any value, even an unhashable one.

@@ -12,9 +12,9 @@ import msgspec
 from memman.display import shape_of
 from memman.entries import JSON, ImagePart, JSONObject, NewEntry, Part, TextPart
 from memman.errors import FormatError
-from memman.formats.logs.common import one, text_at
 from memman.formats.parts import opaque
-from memman.protocols import Compaction, ReadEntry, ReadItem
+from memman_cli.log_formats.common import one, text_at
+from memman_cli.log_formats.protocol import Compaction, ReadEntry, ReadItem
 
 _NAME = "otel"
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from memman.display import safe_repr, shape_of
 from memman.entries import JSON, NewEntry
 from memman.errors import FormatError
-from memman.formats.logs.common import text_at, with_log_keys
 from memman.formats.parts import other_keys
-from memman.protocols import ReadEntry, ReadItem
+from memman_cli.log_formats.common import text_at, with_log_keys
+from memman_cli.log_formats.protocol import ReadEntry, ReadItem
 
 _NAME = "sharegpt"
 _ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant",
