@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-
-from memman.cli.app import memman
+from memman_cli.app import memman
 
 Command = Callable[..., Result]
 
@@ -32,14 +31,20 @@ LOG = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def make_plain(patch: pytest.MonkeyPatch) -> None:
+    """Remove what changes the output of commands from the environment."""
     for name in (
         "MEMMAN_MODEL", "MEMMAN_SUMMARIZER", "MEMMAN_PLUGINS", "UV_RUN_RECURSION_DEPTH", "FORCE_COLOR",
         "COLUMNS",
     ):  # fmt: skip
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("sys.argv", ["memman"])  # suggested commands begin with it
+        patch.delenv(name, raising=False)
+    patch.setattr("sys.argv", ["memman"])  # suggested commands begin with it
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    make_plain(monkeypatch)
+    monkeypatch.chdir(tmp_path)  # where a command writes without -o
 
 
 @pytest.fixture
@@ -53,12 +58,20 @@ def command() -> Command:
 
 
 @pytest.fixture(scope="session")
-def demo_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The session file of one run of the demo."""
+def demo_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """The session file and the output of one run of the demo."""
     path = tmp_path_factory.mktemp("demo") / "demo.json"
-    result = CliRunner().invoke(memman, ["demo", "-o", str(path)])
+    with pytest.MonkeyPatch.context() as patch:
+        make_plain(patch)
+        result = CliRunner().invoke(memman, ["demo", "-o", str(path)])
     assert result.exit_code == 0, result.stderr
-    return path
+    return path, result
+
+
+@pytest.fixture(scope="session")
+def demo_file(demo_run: tuple[Path, Result]) -> Path:
+    """The session file of one run of the demo."""
+    return demo_run[0]
 
 
 @pytest.fixture
@@ -66,6 +79,19 @@ def log_file(tmp_path: Path) -> Path:
     """A small OpenAI chat log as a JSON list."""
     path = tmp_path / "log.json"
     path.write_text(json.dumps(LOG))
+    return path
+
+
+@pytest.fixture
+def long_log(tmp_path: Path) -> Path:
+    """A log of 24 messages, which a window of 1,000 tokens cannot hold."""
+    path = tmp_path / "long.json"
+    log = [
+        {"role": role, "content": f"ORD-{number} is on its way. " * 12}
+        for number in range(12)
+        for role in ("user", "assistant")
+    ]
+    path.write_text(json.dumps(log))
     return path
 
 

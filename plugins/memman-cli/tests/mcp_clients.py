@@ -14,8 +14,11 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from memman_cli.mcp_server.server import server_of
+from memman_cli.mcp_server.sources import Sources
+from memman_cli.mcp_server.tools import ToolCalls
 
-COMMAND = [sys.executable, "-m", "memman.cli", "mcp"]
+COMMAND = [sys.executable, "-m", "memman_cli", "mcp"]
 TOKEN = "a-token-of-the-tests-0123456789"  # noqa: S105
 
 
@@ -81,6 +84,17 @@ def over_stdio(work: Callable[[Client], Awaitable[None]], *args: object) -> None
     anyio.run(run)
 
 
+def in_process(work: Callable[[Client], Awaitable[None]], *sources: object) -> None:
+    """Do some work as the client of a server in this process, which starts much sooner."""
+
+    async def run(calls: ToolCalls) -> None:
+        async with Client(server_of(calls), read_timeout_seconds=60) as client:
+            await work(client)
+
+    with Sources([str(source) for source in sources]) as opened:
+        anyio.run(run, ToolCalls(opened, 4_000))
+
+
 async def answer(client: Client, tool: str, **arguments: Any) -> str:
     """Call a tool and return its text."""
     result = await client.call_tool(tool, arguments)
@@ -96,14 +110,18 @@ async def refusal(client: Client, tool: str, **arguments: Any) -> str:
     return "".join(block.text for block in result.content if block.type == "text")
 
 
-@pytest.fixture
-def http(log: Path, temporary: Path) -> Iterator[str]:
-    """The URL of a server over HTTP, which has `TOKEN`."""
+@pytest.fixture(scope="module")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server over HTTP, which has `TOKEN` and the log; one for all tests of a module."""
+    folder = tmp_path_factory.mktemp("http")
+    log = write_log(folder / "work.jsonl", lines_of())
+    temporary = folder / "temporary"
+    temporary.mkdir()
     process = subprocess.Popen(
         [*COMMAND, str(log), "--http", "0"],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "MEMMAN_MCP_TOKEN": TOKEN},
+        env={**os.environ, "MEMMAN_MCP_TOKEN": TOKEN, "TMPDIR": str(temporary)},
     )
     try:
         assert process.stderr is not None

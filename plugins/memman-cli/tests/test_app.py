@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from terminals import on_a_terminal
 
 import memman
 
 ROOT = Path(memman.__file__).parent.parent
 LONG = pytest.mark.long
+ALONE = {"MEMMAN_PLUGINS": ""}  # plugins take as long to load as all else
 
 
 def run(*args, given=None, path=(), **environ):
@@ -23,13 +25,25 @@ def run(*args, given=None, path=(), **environ):
     inherited = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "MEMMAN_PLUGINS")}
     places = [*map(str, path), str(ROOT), inherited.get("PYTHONPATH", "")]
     return subprocess.run(
-        [sys.executable, "-m", "memman.cli", *map(str, args)],
+        [sys.executable, "-m", "memman_cli", *map(str, args)],
         input=given,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
         env=inherited | {"PYTHONPATH": os.pathsep.join(filter(None, places))} | environ,
+    )
+
+
+def shell(script):
+    return subprocess.run(
+        ["/bin/sh", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | ALONE,
     )
 
 
@@ -154,27 +168,21 @@ def test_directory_is_unreadable(command, tmp_path):
 
 
 def test_commands_work_in_a_pipeline(log_file):
-    session = run("import", log_file)
-    smaller = run("compress", "-", "--budget", "2k", "-o", "-", given=session.stdout)
-    body = run("export", "-", "-t", "anthropic", given=smaller.stdout)
+    session = run("import", log_file, **ALONE)
+    smaller = run("compress", "-", "--budget", "2k", "-o", "-", given=session.stdout, **ALONE)
+    body = run("export", "-", "-t", "anthropic", given=smaller.stdout, **ALONE)
     assert json.loads(body.stdout)["system"] == "You fix builds."
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_full_disk_causes_no_traceback(demo_file):
-    script = f'"{sys.executable}" -m memman.cli export "{demo_file}" > /dev/full'
-    done = subprocess.run(
-        ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
-    )
+    done = shell(f'"{sys.executable}" -m memman_cli export "{demo_file}" > /dev/full')
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "memman: cannot write: No space left on device"
 
 
 def test_closed_reader_causes_no_traceback(demo_file):
-    script = f'"{sys.executable}" -m memman.cli show "{demo_file}" | head -n 1'
-    done = subprocess.run(
-        ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
-    )
+    done = shell(f'"{sys.executable}" -m memman_cli show "{demo_file}" | head -n 1')
     assert "Traceback" not in done.stderr
     assert len(done.stdout.splitlines()) == 1
 
@@ -184,9 +192,13 @@ def test_closed_reader_causes_no_traceback(demo_file):
     [["show"], *(pytest.param(each, marks=LONG) for each in (["show", "--json"], ["export"]))],
 )
 def test_closed_pipe_is_not_a_failure(demo_file, args):
-    command = [sys.executable, "-m", "memman.cli", args[0], str(demo_file), *args[1:]]
+    command = [sys.executable, "-m", "memman_cli", args[0], str(demo_file), *args[1:]]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env=os.environ | ALONE,
     ) as process:
         process.stdout.close()
         output = process.stderr.read().decode()
@@ -194,35 +206,12 @@ def test_closed_pipe_is_not_a_failure(demo_file, args):
     assert "pipe" not in output.lower()
 
 
-@pytest.mark.parametrize("missing", [["click"], ["rich"], ["click", "rich"]])
-def test_missing_packages_error_has_the_install_command(missing):
-    done = python(
-        "import sys\n"
-        "class Blocker:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name.partition('.')[0] in {missing!r}:\n"
-        "            raise ModuleNotFoundError(name)\n"
-        "sys.meta_path.insert(0, Blocker())\n"
-        "from memman.cli import main\n"
-        "main(['--version'])\n"
-    )
-    assert done.returncode == 2
-    assert "pip install '.[cli]'" in done.stderr
-    assert " and ".join(missing) in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_import_loads_neither_click_nor_rich():
-    done = python("import sys, memman.cli; print({'click', 'rich'} & set(sys.modules))")
-    assert done.stdout == "set()\n"
-
-
 def test_version_loads_neither_rich_nor_plugins():
     done = python(
         "import sys\n"
-        "from memman.cli import main\n"
+        "from memman_cli.app import run\n"
         "try:\n"
-        "    main(['--version'])\n"
+        "    run(['--version'])\n"
         "finally:\n"
         "    print({'rich', 'memman_tiktoken', 'importlib.metadata'} & set(sys.modules))\n"
     )
@@ -232,14 +221,15 @@ def test_version_loads_neither_rich_nor_plugins():
 def test_unencodable_character_becomes_an_escape(log_file, tmp_path):
     log_file.write_text(json.dumps([{"role": "user", "content": "žluťoučký →"}]))
     session = tmp_path / "s.json"
-    assert run("import", log_file, "-o", session).returncode == 0
-    shown = run("show", session, PYTHONIOENCODING="ascii")
+    assert run("import", log_file, "-o", session, **ALONE).returncode == 0
+    shown = run("show", session, PYTHONIOENCODING="ascii", **ALONE)
     assert shown.returncode == 0
     assert r"\u017elu\u0165ou\u010dk\xfd \u2192" in shown.stdout
 
 
-def test_demo_runs_on_an_ascii_terminal(tmp_path):
-    done = run("demo", "-o", tmp_path / "s.json", PYTHONIOENCODING="ascii")
+def test_demo_runs_on_an_ascii_terminal(long_log, tmp_path):
+    play = ["demo", "--file", long_log, "--budget", "1k"]
+    done = run(*play, "-o", tmp_path / "s.json", PYTHONIOENCODING="ascii", **ALONE)
     assert done.returncode == 0
     assert " -> " in done.stderr
     assert "\\u" not in done.stdout + done.stderr
@@ -248,76 +238,62 @@ def test_demo_runs_on_an_ascii_terminal(tmp_path):
 # ---------------------------------------------------------------- colours
 
 
-def on_a_terminal(*args, **environ):
-    """Return the output of `memman` on a terminal."""
-    pty = pytest.importorskip("pty")
-    ours, theirs = pty.openpty()
-    inherited = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "memman.cli", *map(str, args)],
-        stdout=theirs,
-        stderr=theirs,
-        stdin=subprocess.DEVNULL,
-        cwd=ROOT,
-        env=inherited | {"TERM": "xterm-256color", "COLUMNS": "100"} | environ,
-    )
-    os.close(theirs)
-    written = b""
-    while True:
-        try:
-            part = os.read(ours, 65_536)
-        except OSError:  # Linux, when the other side has been closed
-            break
-        if not part:
-            break
-        written += part
-    os.close(ours)
-    assert process.wait(60) == 0
-    return written.decode()
-
-
 def test_terminal_shows_progress_of_a_long_file(tmp_path):
     log, archive = tmp_path / "log.jsonl", tmp_path / "s.jsonl"
     message = '{"role": "user", "content": "%s"}\n' % ("word " * 200)
-    log.write_text(message * 3_000)
-    shown = on_a_terminal("import", log, "-o", archive)
-    assert "importing" in shown
-    assert "100%" in shown
-    assert "verifying" in on_a_terminal("verify", archive)
+    log.write_text(message * 1_000)
+    lines = f"import {log} -o {archive}", f"verify {archive}"
+    imported, verified = on_a_terminal(*lines, **ALONE)
+    assert "importing" in imported
+    assert "100%" in imported
+    assert "verifying" in verified
 
 
-@pytest.mark.parametrize("columns", ["60", pytest.param("80", marks=LONG)])
-def test_narrow_terminal_keeps_the_main_columns(demo_file, columns):
-    options = ["compress", demo_file, "--budget", "4k", "--dry-run"]
-    lines = on_a_terminal(*options, NO_COLOR="1", COLUMNS=columns).splitlines()
+@pytest.fixture(scope="module", params=[60, pytest.param(80, marks=LONG)])
+def narrow(request, demo_file):
+    """The columns of a narrow terminal, and the lines of `compress`, `stats` and `show` on it."""
+    shown = on_a_terminal(
+        f"compress {demo_file} --budget 4k --dry-run",
+        f"stats {demo_file}",
+        f"show {demo_file}",
+        NO_COLOR="1",
+        COLUMNS=str(request.param),
+        **ALONE,
+    )
+    return request.param, *(each.splitlines() for each in shown)
+
+
+def test_narrow_terminal_keeps_the_main_columns(narrow):
+    columns, lines, _, _ = narrow
     head, *rows = [line.split() for line in lines[:-1]]
     assert head[:4] == ["seq", "tokens", "after", "action"]
     assert head[-1] == "text"
-    assert max(map(len, lines[:-1])) <= int(columns)
+    assert max(map(len, lines[:-1])) <= columns
     assert {row[3] for row in rows if len(row) > 3} > {"keep"}
     assert all(
         re.fullmatch(r"#\d+(\.\d+)?", row[0]) and row[1].replace(",", "").isdigit() for row in rows
     )
 
 
-@pytest.mark.parametrize("columns", [60, pytest.param(80, marks=LONG)])
-def test_narrow_terminal_has_the_bar_on_one_line(demo_file, columns):
-    lines = on_a_terminal("stats", demo_file, NO_COLOR="1", COLUMNS=str(columns)).splitlines()
+def test_narrow_terminal_has_the_bar_on_one_line(narrow):
+    columns, _, lines, _ = narrow
     assert len(lines[1]) == min(68, columns)
     assert lines[1].endswith("]")
     assert max(map(len, lines)) <= max(columns, 68)
 
 
-def test_narrow_terminal_keeps_state_and_text(demo_file):
-    lines = on_a_terminal("show", demo_file, NO_COLOR="1", COLUMNS="60").splitlines()
+def test_narrow_terminal_keeps_state_and_text(narrow):
+    columns, _, _, lines = narrow
     assert all(heading in lines[0] for heading in ("seq", "tokens", "state", "text"))
-    assert any(re.search(r"→ #\d+(\.\d+)? +\S", line) for line in lines)
-    assert max(map(len, lines)) <= 60
+    state = "→" if columns == 60 else "in summary"
+    assert any(re.search(rf"{state} #\d+(\.\d+)? +\S", line) for line in lines)
+    assert max(map(len, lines)) <= columns
 
 
-def test_demo_shows_progress_on_a_terminal(tmp_path):
-    written = on_a_terminal("demo", "-o", tmp_path / "s.json")
-    assert re.search(r"\d+/233", written)
+def test_demo_shows_progress_on_a_terminal(long_log, tmp_path):
+    play = f"demo --file {long_log} --budget 1k -o {tmp_path / 's.json'}"
+    [written] = on_a_terminal(play, **ALONE)
+    assert re.search(r"\d+/24", written)
     assert "Try next" in written
 
 

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
+from command_fixtures import Command
+from test_databases import filled
 
 from memman import MemoryManager, SessionState
 from memman.archive import verify
-from tests.cli.conftest import Command
-from tests.cli.test_databases import filled
 
 NAMES = ("s.jsonl", "s.jsonl.gz", "s.jsonl.zst")
 

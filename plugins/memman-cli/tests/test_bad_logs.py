@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-
-from memman.cli import conversion
-from tests.cli.conftest import Command
+from command_fixtures import Command
+from memman_cli import conversion
 
 CHAT = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
 CALL = {
@@ -173,7 +172,7 @@ def test_ambiguous_log_error_names_both_formats(command, tmp_path, monkeypatch):
 )
 def test_too_long_log_error_names_the_alternatives(output, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("memman.cli.importer.MOST_IN_DOCUMENT", 3)
+    monkeypatch.setattr("memman_cli.commands.importer.MOST_IN_DOCUMENT", 3)
     Path("log").write_bytes(lines(*CHAT * 2))
     result = command("import", "log", *output)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from memman_cli.app import COMMANDS
+from terminals import on_a_terminal
 
 from memman import MemoryManager
-from memman.cli.app import COMMANDS
 
 ESCAPE = "\x1b["
-# One process for all of them, because each start takes time.
-PROGRAM = """
-import sys
-from memman.cli import main
-for line in sys.argv[1:]:
-    print("====", line)
-    try:
-        main(line.split())
-    except SystemExit as end:
-        if end.code not in (0, 1):
-            raise
-"""
 LINES = [
     "demo --file log.json --budget 2k -o played.json --force",
     "import log.json -o s.json --force",
@@ -53,29 +38,6 @@ LINES = [
 ]
 
 
-def on_a_terminal(folder: Path, lines: list[str], **settings: str) -> str:
-    """Return the output of the commands on a terminal."""
-    ours, theirs = pty.openpty()
-    kept = {
-        key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")
-    }
-    environment = kept | {"TERM": "xterm-256color", "COLUMNS": "120"} | settings
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *lines],
-        stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, cwd=folder, env=environment,
-    ) as running:  # fmt: skip
-        os.close(theirs)
-        shown = b""
-        try:
-            while some := os.read(ours, 65536):
-                shown += some
-        except OSError:  # the end of a terminal without writers
-            pass
-    os.close(ours)
-    assert running.returncode == 0, shown.decode()
-    return shown.decode()
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("colours")
@@ -95,14 +57,16 @@ def test_every_command_is_tried() -> None:
 
 
 def test_terminal_has_colours(folder: Path) -> None:
-    assert ESCAPE in on_a_terminal(folder, ["import log.json -o s.json --force", "stats s.json"])
+    lines = ["import log.json -o s.json --force", "stats s.json"]
+    assert ESCAPE in "".join(on_a_terminal(*lines, folder=folder))
 
 
 @pytest.mark.long
 def test_no_color_applies_to_every_command(folder: Path) -> None:
-    assert "\x1b[3" not in on_a_terminal(folder, LINES, NO_COLOR="1")
+    shown = on_a_terminal(*LINES, folder=folder, codes="01", NO_COLOR="1")
+    assert "\x1b[3" not in "".join(shown)
 
 
 def test_no_color_option_applies_to_one_run(folder: Path) -> None:
     lines = [f"--no-color {line}" for line in LINES if line.startswith(("import", "stats", "show"))]
-    assert ESCAPE not in on_a_terminal(folder, lines)
+    assert ESCAPE not in "".join(on_a_terminal(*lines, folder=folder))

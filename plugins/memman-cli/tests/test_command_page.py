@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from memman_cli import errors
+from memman_cli.app import COMMANDS, memman
+from memman_cli.commands.mcp import TOKEN
 
 from memman import MemoryManager
-from memman.cli import errors
-from memman.cli.app import COMMANDS, memman
-from memman.cli.mcp import TOKEN
 from tests.docs.pages import DOCS, code, table
 
 PAGE = "reference/command.md"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from click.shell_completion import ShellComplete
-
-from memman.cli.app import COMMANDS, memman
+from memman_cli.app import COMMANDS, memman
 
 
 def completed(*words: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -209,12 +208,8 @@ def test_answer_has_the_cost(command, session, tmp_path):
 def test_failed_summarizer_is_noted_and_a_digest_is_used(command, session, tmp_path):
     out = tmp_path / "o.json"
     arguments = ("compress", session, "--budget", "2k", "-o", out, "--summarizer", "cmd:false")
-    done = subprocess.run(
-        [sys.executable, "-m", "memman.cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = command(*arguments)
+    assert done.exit_code == 0
     failed, compressed = done.stderr.splitlines()
     assert failed.startswith("no summary: ")
     assert "false ended with status 1" in failed

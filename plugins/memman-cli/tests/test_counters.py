@@ -78,8 +78,8 @@ def test_counter_is_tried_on_its_own_service(command, monkeypatch: pytest.Monkey
 
 def test_strict_makes_a_broken_counter_a_finding(command, plugin):
     assert command("counters", "--strict").exit_code != 0
-    from memman.cli.app import memman
-    from memman.cli.errors import FindingError, exit_code
+    from memman_cli.app import memman
+    from memman_cli.errors import FindingError, exit_code
 
     with pytest.raises(FindingError, match="faraway, broken") as caught:
         memman.main(["counters", "--strict"], standalone_mode=False)
@@ -191,8 +191,8 @@ def test_models_lists_all_without_a_query(command):
 
 
 def test_unknown_model_is_a_finding(command):
-    from memman.cli.app import memman
-    from memman.cli.errors import FindingError
+    from memman_cli.app import memman
+    from memman_cli.errors import FindingError
 
     with pytest.raises(FindingError, match="acme-9"):
         memman.main(["models", "acme-9"], standalone_mode=False)

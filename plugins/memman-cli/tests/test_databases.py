@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_fixtures import Command
 
 from memman import MemoryConfig, MemoryManager
-from tests.cli.conftest import Command
 from tests.stores.test_sqlite_faults import as_somebody_else
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

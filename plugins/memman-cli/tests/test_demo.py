@@ -8,14 +8,25 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from memman_cli.app import memman
 
 from memman import SessionState
 
+LONG = pytest.mark.long
 
-def test_bundled_conversation_fits_is_valid_and_complete(command, tmp_path):
-    result = command("demo", "--json", "-o", tmp_path / "s.json")
-    report = json.loads(result.stdout)
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory):
+    """The answer of one run of the demo with `--json`."""
+    path = tmp_path_factory.mktemp("bundled") / "s.json"
+    result = CliRunner().invoke(memman, ["demo", "--json", "-o", str(path)])
     assert result.exit_code == 0
+    return json.loads(result.stdout)
+
+
+def test_bundled_conversation_fits_is_valid_and_complete(bundled):
+    report = bundled
     assert (report["memman"], report["version"]) == ("demo", 1)
     assert report["budget"] == 8000
     assert report["messages"] == 233
@@ -29,17 +40,16 @@ def test_bundled_conversation_fits_is_valid_and_complete(command, tmp_path):
     assert set(report["contexts"].values()) == {232}
 
 
-def test_compressions_begin_over_the_budget_and_end_within_it(command, tmp_path):
-    report = json.loads(command("demo", "--json", "-o", tmp_path / "s.json").stdout)
-    assert len(report["compressions"]) > 3
-    for done in report["compressions"]:
+def test_compressions_begin_over_the_budget_and_end_within_it(bundled):
+    assert len(bundled["compressions"]) > 3
+    for done in bundled["compressions"]:
         assert done["tokens_before"] > done["tokens_after"]
         assert done["tokens_after"] <= 8000
         assert "are over max_tokens (8000)" in done["reason"]
         assert sum(done["replaced"].values()) > 0
 
 
-@pytest.mark.parametrize("budget", ["1k", "2k"])
+@pytest.mark.parametrize("budget", ["1k", pytest.param("2k", marks=LONG)])
 def test_compression_line_has_methods_and_shrinking_tokens(command, tmp_path, budget):
     result = command("demo", "--budget", budget, "-o", tmp_path / "s.json")
     lines = [line for line in result.stderr.splitlines() if line.lstrip().startswith("#")]
@@ -60,12 +70,10 @@ def test_entry_count_causes_no_compression(command, tmp_path):
     assert "entries are over 100" not in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("bundled", "budget"), [(False, "5"), pytest.param(True, "100", marks=pytest.mark.long)]
-)
-def test_refused_context_names_a_budget_that_works(command, log_file, tmp_path, bundled, budget):
+@pytest.mark.parametrize(("own", "budget"), [(True, "5"), pytest.param(False, "100", marks=LONG)])
+def test_refused_context_names_a_budget_that_works(command, log_file, tmp_path, own, budget):
     path = tmp_path / "s.json"
-    arguments = ["demo", "-o", path, *([] if bundled else ["--file", log_file])]
+    arguments = ["demo", "-o", path, *(["--file", log_file] if own else [])]
     result = command(*arguments, "--budget", budget)
     assert result.exit_code == 1
     assert "✗ contexts built" in result.stdout
@@ -77,10 +85,8 @@ def test_refused_context_names_a_budget_that_works(command, log_file, tmp_path, 
     assert command(*arguments, "--budget", needed).exit_code == 0
 
 
-def test_rules_of_the_user_are_in_every_context(command, tmp_path):
-    result = command("demo", "--json", "-o", tmp_path / "s.json")
-    document = json.loads(result.stdout)
-    assert document["with_rules"] == sum(document["contexts"].values())
+def test_rules_of_the_user_are_in_every_context(bundled):
+    assert bundled["with_rules"] == sum(bundled["contexts"].values())
 
 
 def test_own_log_has_no_line_for_rules(command, log_file, tmp_path):
@@ -88,14 +94,14 @@ def test_own_log_has_no_line_for_rules(command, log_file, tmp_path):
     assert "user rules" not in result.stdout
 
 
-def test_usage_adds_up_to_the_window(command, tmp_path):
-    usage = json.loads(command("demo", "--json", "-o", tmp_path / "s.json").stdout)["usage"]
+def test_usage_adds_up_to_the_window(bundled):
+    usage = bundled["usage"]
     assert sum(usage["parts"].values()) == usage["used"]
     assert usage["used"] + usage["free"] == usage["window"] == 8000
 
 
-def test_compressions_go_to_stderr_and_the_report_to_stdout(command, tmp_path):
-    result = command("demo", "-o", tmp_path / "s.json")
+def test_compressions_go_to_stderr_and_the_report_to_stdout(demo_run):
+    _, result = demo_run
     lines = [line for line in result.stderr.splitlines() if line.lstrip().startswith("#")]
     assert len(lines) > 3
     assert all("tokens" in line and "entry" in line for line in lines)
@@ -104,9 +110,9 @@ def test_compressions_go_to_stderr_and_the_report_to_stdout(command, tmp_path):
     assert "\x1b" not in result.output
 
 
-def test_suggested_commands_run_as_printed(command, tmp_path):
+def test_suggested_commands_run_as_printed(command, long_log, tmp_path):
     path = tmp_path / "with a space.json"
-    output = command("demo", "-o", path).stdout
+    output = command("demo", "--file", long_log, "--budget", "2k", "-o", path).stdout
     suggested = [line.split() and shlex.split(line) for line in output.splitlines()]
     commands = [line for line in suggested if str(path) in line]
     verbs = [line[line.index(str(path)) - 1] for line in commands]
@@ -115,9 +121,10 @@ def test_suggested_commands_run_as_printed(command, tmp_path):
         assert command(*line[line.index(verb) :]).exit_code == 0, line
 
 
-def test_suggestion_under_uv_begins_with_uv_run(command, tmp_path, monkeypatch):
+def test_suggestion_under_uv_begins_with_uv_run(command, log_file, tmp_path, monkeypatch):
     monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
-    assert "  uv run memman stats" in command("demo", "-o", tmp_path / "s.json").stdout
+    shown = command("demo", "--file", log_file, "-o", tmp_path / "s.json").stdout
+    assert "  uv run memman stats" in shown
 
 
 def test_session_file_has_all_entries_and_settings(demo_file):
@@ -126,7 +133,9 @@ def test_session_file_has_all_entries_and_settings(demo_file):
     assert state.totals.entries == len(state.entries) > state.totals.active_entries
 
 
-@pytest.mark.parametrize("budget", ["4k", "16000", "64,000"])
+@pytest.mark.parametrize(
+    "budget", ["4k", *(pytest.param(each, marks=LONG) for each in ("16000", "64,000"))]
+)
 def test_other_budgets_hold(command, tmp_path, budget):
     result = command("demo", "--budget", budget, "--json", "-o", tmp_path / "s.json")
     report = json.loads(result.stdout)
@@ -150,10 +159,10 @@ def test_oversized_log_is_a_finding_and_is_saved(command, log_file, tmp_path):
     assert SessionState.from_json(path.read_bytes()).totals.entries == 5
 
 
-def test_demo_overwrites_its_own_file(command, tmp_path):
+def test_demo_overwrites_its_own_file(command, log_file, tmp_path):
     path = tmp_path / "s.json"
-    assert command("demo", "-o", path).exit_code == 0
-    assert command("demo", "-o", path).exit_code == 0
+    for _ in range(2):
+        assert command("demo", "--file", log_file, "-o", path).exit_code == 0
 
 
 @pytest.mark.parametrize("content", ["notes", "{}", '{"format": "else"}', ""])
@@ -166,9 +175,9 @@ def test_foreign_file_is_not_overwritten(command, tmp_path, content):
     assert path.read_text() == content
 
 
-def test_demo_writes_one_file(command, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert command("demo").exit_code == 0
+def test_demo_writes_one_file(command, log_file, tmp_path_factory, monkeypatch):
+    monkeypatch.chdir(tmp_path_factory.mktemp("empty"))
+    assert command("demo", "--file", log_file).exit_code == 0
     assert [path.name for path in Path().iterdir()] == ["memman-demo.json"]
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memman_cli.files import File, Lines
+from memman_cli.logs import log_in
 
-from memman.cli.files import File, Lines
-from memman.cli.logs import log_in
-
-SAMPLES = Path(__file__).parent.parent / "formats" / "samples"
+SAMPLES = Path(__file__).parent / "samples"
 FILES = sorted(SAMPLES.glob("*.json*"))
 
 

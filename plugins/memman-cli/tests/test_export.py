@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from command_fixtures import LOG
 
 from memman.formats.rules import check
-
-from .conftest import LOG
 
 
 def test_unchanged_conversation_round_trips(command, session_file):
@@ -60,7 +59,7 @@ def test_broken_rule_is_a_finding(command, session_file, monkeypatch):
     # A context of memman breaks no rule, so the check is replaced by one that finds a fault.
     broken = [{"role": "assistant", "content": "hi"}, {"role": "user", "content": ""}]
     found = check(broken, "anthropic")
-    monkeypatch.setattr("memman.cli.export.check", lambda *_, **__: found)
+    monkeypatch.setattr("memman_cli.commands.export.check", lambda *_, **__: found)
     result = command("export", session_file, "-t", "anthropic")
     assert result.exit_code == 1
     assert all(fault.rule in result.stderr for fault in found)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_fixtures import Command
 
 from memman import MemoryConfig, MemoryManager
-from tests.cli.conftest import Command
 from tests.patience import PATIENCE
 
 CONFIG = MemoryConfig(auto_compress=False, min_entries_to_compress=2, recent_window=2)
@@ -118,7 +118,7 @@ def test_records_of_another_process_are_shown_until_ctrl_c(
 ) -> None:
     memory.add_user_message("s", "before")
     with subprocess.Popen(
-        [sys.executable, "-m", "memman.cli", "follow", str(path)],
+        [sys.executable, "-m", "memman_cli", "follow", str(path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

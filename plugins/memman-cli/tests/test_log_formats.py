@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from memman_cli.app import memman
+from memman_cli.conversion import state_of_log
+from memman_cli.log_formats import IMPORT_FORMATS, detect_log
+from memman_cli.logs import read_log
 
-from memman import Entry, FormatError, MemoryManager
+from memman import Entry, FormatError, MemoryManager, PluginNotFound
 from memman.archive import records_of
-from memman.cli.app import memman
-from memman.cli.conversion import state_of_log
-from memman.cli.logs import read_log
-from memman.formats.logs import IMPORT_FORMATS, detect_log
+from memman.formats.plain import LOGS
 from memman.formats.rules import RULES, check
 from memman.records import Compressed
 
@@ -40,6 +41,17 @@ def live(memory: MemoryManager) -> list[Entry]:
     return [entry for entry in entries if entry.id not in behind]
 
 
+def read_items(path: Path) -> list[Any]:
+    """Return the lines of a JSONL file, or the elements of a JSON list."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".txt":
+        return [text]
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in text.splitlines()]
+    found = json.loads(text)
+    return found if isinstance(found, list) else [found]
+
+
 def shapes(entries: list[Entry]) -> list[tuple[str, str, str]]:
     return [(entry.type, entry.role, entry.text) for entry in entries]
 
@@ -47,6 +59,26 @@ def shapes(entries: list[Entry]) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_each_log_file_is_recognised(path: Path) -> None:
     assert read_log(str(path)).format == path.stem
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_library_names_the_package_for_a_log(path: Path) -> None:
+    items = read_items(path)
+    if detect_log(items) is None:
+        pytest.skip("the library reads these messages itself")
+    memory = MemoryManager()
+    with pytest.raises(FormatError, match=r"`memman import FILE` reads it \(.*memman-cli"):
+        memory.add_messages("s", items)
+    with pytest.raises(
+        PluginNotFound, match=r"a log: `memman import FILE` reads it \(.*memman-cli"
+    ):
+        memory.add_messages("s", items, path.stem)
+    assert memory.list_sessions() == []
+
+
+@pytest.mark.parametrize("form", IMPORT_FORMATS, ids=lambda form: form.name)
+def test_library_knows_the_name_of_each_log(form: Any) -> None:
+    assert form.name in LOGS
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

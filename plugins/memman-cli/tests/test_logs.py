@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-
-from memman.cli.demo import bundled_log
-from memman.cli.errors import UnreadableError
-from memman.cli.files import File
-from memman.cli.logs import log_in
+from memman_cli.commands.demo import bundled_log
+from memman_cli.errors import UnreadableError
+from memman_cli.files import File
+from memman_cli.logs import log_in
 
 USER = {"role": "user", "content": "hello"}
 REPLY = {"role": "assistant", "content": "hi"}

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from memman_cli.files import File
+from memman_cli.log_formats.common import may_cut
+from memman_cli.logs import log_in
 
 from memman import SessionState
-from memman.cli.files import File
-from memman.cli.logs import log_in
-from memman.formats.logs.common import may_cut
 
-SAMPLES = Path(__file__).parent.parent / "formats" / "samples"
+SAMPLES = Path(__file__).parent / "samples"
 TURN = [
     {"role": "user", "content": "look"},
     {
@@ -125,7 +125,7 @@ def test_distant_result_gets_the_name_of_its_call(tmp_path):
     between = [{"role": "assistant", "content": "."}, {"role": "user", "content": "?"}] * 400
     result = {"type": "tool_result", "tool_use_id": "t", "content": "found"}
     lines = "\n".join(map(json.dumps, [*log, *between, {"role": "user", "content": [result]}]))
-    from memman.cli.conversion import records_of_log
+    from memman_cli.conversion import records_of_log
 
     *_, last = records_of_log(log_in(File("log", data=lines.encode())).read(), None)
     assert (last.entry.type, last.entry.name) == ("tool_result", "look")

@@ -11,15 +11,15 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from memman_cli.app import memman
 
 from memman import MemoryManager
-from memman.cli.app import memman
 from tests.examples import examples
 from tests.mutations import change
 
 LOGS = sorted(
     path
-    for path in (Path(__file__).parents[1] / "formats" / "samples").iterdir()
+    for path in (Path(__file__).parent / "samples").iterdir()
     if path.suffix in (".json", ".jsonl")
 )
 IMPORTED, FINDING, UNREADABLE = 0, 1, 3

@@ -9,7 +9,7 @@ import pytest
 
 from memman import MemoryManager
 
-SAMPLES = Path(__file__).parents[1] / "formats" / "samples"
+SAMPLES = Path(__file__).parent / "samples"
 READ_ONLY = ["claude-code.jsonl", "codex.jsonl", "sharegpt.json", "otel.json"]
 
 

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 from generate_schemas import ANSWERS, file_content, schemas
 from jsonschema import Draft202012Validator
+from memman_cli import answers
+from memman_cli.app import COMMANDS, memman
 
 from memman import MemoryManager
-from memman.cli import answers
-from memman.cli.app import COMMANDS, memman
 from tests.docs.pages import DOCS, links
 
 FOLDER = DOCS / "reference/schemas"

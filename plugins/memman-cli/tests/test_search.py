@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_fixtures import Command
+from terminals import on_a_terminal
 
 from memman import MemoryConfig, MemoryManager
-from tests.cli.conftest import Command
-from tests.cli.test_app import on_a_terminal
 
 BEGUN = datetime(2026, 1, 1, 9, 0, tzinfo=UTC)
 SESSIONS = ("customer-7/a", "customer-7/b", "customer-8/a")
@@ -263,12 +263,12 @@ def test_search_adds_no_record_to_a_database(database: Path, command: Command) -
 
 
 def test_matches_are_emphasised_on_a_terminal(database: Path) -> None:
-    session = ("--session", "customer-7/a")
-    shown = on_a_terminal("search", database, "retry five", *session)
+    line = f"search {database} 'retry five' --session customer-7/a"
+    [shown] = on_a_terminal(line, COLUMNS="100")
     assert "\x1b[1;33mretries\x1b[0m" in shown
     assert "\\x1b[31m\x1b[1;33mfive\x1b[0m\\x1b[0m" in shown
     assert "\x1b[31m" not in shown
-    plain = on_a_terminal("search", database, "retry five", *session, NO_COLOR="1")
+    [plain] = on_a_terminal(line, COLUMNS="100", NO_COLOR="1")
     assert "retries \\x1b[31mfive\\x1b[0m times." in plain
 
 

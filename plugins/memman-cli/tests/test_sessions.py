@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from command_fixtures import Command
 
 from memman import MemoryConfig, MemoryManager
-from tests.cli.conftest import Command
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 
+from report_bills import BILLED, billed
+
 from memman.spend import dollars
-from tests.report.bill import BILLED, billed
 
 
 def test_shares_and_totals_are_shown(command, demo_file):

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from memman_cli import app
 
 from memman import MemoryConfig, MemoryManager
-from memman.cli import app
 
 pty = pytest.importorskip("pty", reason="pseudo-terminals are of POSIX systems")
 
@@ -25,7 +25,7 @@ _MARK = "@@ command"
 _DRIVER = f"""
 import json
 from pathlib import Path
-from memman.cli.app import run
+from memman_cli.app import run
 for number, args in enumerate(json.loads(Path("commands.json").read_text())):
     print("{_MARK}", number, flush=True)
     try:
@@ -210,8 +210,8 @@ def test_every_command_is_run_on_a_terminal() -> None:
 
 
 def test_printing_goes_through_one_module() -> None:
-    """Only `memman.cli.output` prints text directly"""
+    """Only `memman_cli.output` prints text directly"""
     folder = Path(app.__file__).parent
     call = re.compile(r"click\.s?echo\(|(?<![.\w])print\(")
-    printing = {path.name for path in folder.glob("*.py") if call.search(path.read_text())}
+    printing = {path.name for path in folder.rglob("*.py") if call.search(path.read_text())}
     assert printing == {"output.py"}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from memman_cli.explain import Comparison, compare
 
 from memman import MemoryManager
 from memman.compression import drop_oldest
-from memman.compression.words import exact_values
-from memman.explain import Comparison, compare
-from memman.explain.values import stands_alone
+from memman.compression.words import exact_values, stands_alone
 from tests.explain.conversation import ORDER, PATH, history, manager, orders, talk
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memman_cli.explain import compare, survivals
+from memman_cli.explain.values import Values
 
 from memman import MemoryManager
-from memman.compression.words import exact_values
-from memman.explain import LogHistory, compare, survivals
-from memman.explain.values import Values, stands_alone
+from memman.compression.words import exact_values, stands_alone
+from memman.explain import LogHistory
 from tests.examples import examples
 from tests.explain.conversation import history, manager, orders, talk
 

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memman_cli.explain import Trace, trace
 
 from memman import InvalidInput, MemoryManager
 from memman.compression import drop_oldest
-from memman.explain import Trace, trace
 from tests.examples import examples
 from tests.explain.conversation import ORDER, PATH, history, manager, orders, talk
 

@@ -15,9 +15,9 @@ from socket import SHUT_WR, create_connection, create_server, socket
 from urllib.parse import urlsplit
 
 import pytest
+from mcp_clients import TOKEN
 
 from tests.docs.pages import DOCS, code, table
-from tests.mcp_server.conftest import TOKEN
 
 PAGE = "how-to/search-from-an-mcp-client.md"
 # The program needs Node 22, which distributions do not have yet.

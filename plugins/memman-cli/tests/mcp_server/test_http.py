@@ -15,8 +15,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-
-from tests.mcp_server.conftest import COMMAND, TOKEN, answer
+from mcp_clients import COMMAND, TOKEN, answer
 
 
 def _status(url: str, headers: dict[str, str]) -> int:

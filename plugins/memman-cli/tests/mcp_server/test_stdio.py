@@ -1,4 +1,7 @@
-"""Tests of `memman mcp` over stdio: a real client, and a server in a process of its own."""
+"""Tests of `memman mcp` with a real client, over stdio.
+
+The server of the tests of one answer runs in this process.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,17 @@ from pathlib import Path
 
 import pytest
 from mcp import Client
-
-from memman import MemoryManager
-from tests.mcp_server.conftest import (
+from mcp_clients import (
     COMMAND,
     answer,
+    in_process,
     lines_of,
     over_stdio,
     refusal,
     write_log,
 )
+
+from memman import MemoryManager
 
 HELLO = {
     "jsonrpc": "2.0",
@@ -42,7 +46,7 @@ def test_client_lists_four_tools_that_only_read(log: Path) -> None:
             assert tool.annotations.read_only_hint
             assert "$ref" not in json.dumps(tool.input_schema)
 
-    over_stdio(work, log)
+    in_process(work, log)
 
 
 def test_tools_answer_from_a_log(log: Path) -> None:
@@ -66,7 +70,7 @@ def test_range_returns_the_entries_between_two_addresses(log: Path) -> None:
         assert {"#2", "#3", "#4"} == set(re.findall(r"#\d+", text))
         assert "8841" not in text
 
-    over_stdio(work, log)
+    in_process(work, log)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_wrong_calls_are_errors_that_help(
         assert expected in text
         assert "Traceback" not in text
 
-    over_stdio(work, log)
+    in_process(work, log)
 
 
 def test_long_answers_have_pages(tmp_path: Path) -> None:
@@ -131,7 +135,7 @@ def test_sessions_of_several_sources_have_their_names(log: Path, tmp_path: Path)
         assert "Oslo" in await answer(client, "read", session="chat.db/trip", entries="#2")
         assert "name the session" in await refusal(client, "read", entries="#2")
 
-    over_stdio(work, tmp_path / "chat.db", log, tmp_path / "projects")
+    in_process(work, tmp_path / "chat.db", log, tmp_path / "projects")
 
 
 def test_appended_and_new_files_are_found(tmp_path: Path) -> None:
@@ -156,7 +160,7 @@ def test_appended_and_new_files_are_found(tmp_path: Path) -> None:
         (folder / "two.jsonl").unlink()
         assert "Nothing was found" in await answer(client, "search", query="5555")
 
-    over_stdio(work, folder)
+    in_process(work, folder)
 
 
 def test_unfinished_last_line_is_left_for_later(log: Path) -> None:
@@ -166,7 +170,7 @@ def test_unfinished_last_line_is_left_for_later(log: Path) -> None:
     async def work(client: Client) -> None:
         assert "8841" in await answer(client, "search", query="GATEWAY_TIMEOUT")
 
-    over_stdio(work, log)
+    in_process(work, log)
 
 
 def test_unreadable_file_in_a_folder_is_named(tmp_path: Path) -> None:
@@ -178,7 +182,7 @@ def test_unreadable_file_in_a_folder_is_named(tmp_path: Path) -> None:
         assert "1 session" in listed
         assert "bad.jsonl" in listed
 
-    over_stdio(work, tmp_path / "projects")
+    in_process(work, tmp_path / "projects")
 
 
 def test_links_in_a_folder_are_not_followed(tmp_path: Path) -> None:
@@ -190,7 +194,7 @@ def test_links_in_a_folder_are_not_followed(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         assert "Nothing was found" in await answer(client, "search", query="7777")
 
-    over_stdio(work, tmp_path / "projects")
+    in_process(work, tmp_path / "projects")
 
 
 def test_files_stay_as_they_are(log: Path, tmp_path: Path) -> None:
@@ -208,7 +212,7 @@ def test_files_stay_as_they_are(log: Path, tmp_path: Path) -> None:
         for name in ('"work"', '"a"', '"s"'):
             assert name in found
 
-    over_stdio(work, *paths)
+    in_process(work, *paths)
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl.gz", "s.json", log.name]
 
@@ -240,7 +244,7 @@ def test_quoted_text_cannot_end_its_quotation(tmp_path: Path) -> None:
                 "\n[end of memman", ""
             )
 
-    over_stdio(work, log)
+    in_process(work, log)
 
 
 # ---------------------------------------------------------------- the process
@@ -263,7 +267,7 @@ def _server(*args: object) -> subprocess.Popen[str]:
 
 
 def test_server_ends_with_its_input_and_leaves_no_files(log: Path, temporary: Path) -> None:
-    process = _server(log)
+    process = _server(log, write_log(log.with_name("more.jsonl"), lines_of(1111)))
     assert list(temporary.iterdir()) != []
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (0, "", "")

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memman_cli.explain import compare
+from memman_cli.report import write
+from report_bills import BILLED, billed
+from report_sessions import SESSION, eventful, hostile
 
 from memman import MemoryConfig, MemoryManager, SummaryReply, SummaryRequest, SummaryUsage
 from memman.archive import records_of
-from memman.explain import LogHistory, compare
+from memman.explain import LogHistory
 from memman.log import History
 from memman.records import UsageReported
-from memman.report import write
 from memman.spend import dollars
-from tests.report.bill import BILLED, billed
-from tests.report.conversation import SESSION, eventful, hostile
 
 pytestmark = pytest.mark.browser
 

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memman_cli.explain import compare
+from memman_cli.report.data import Report, ShownEntry, report_of
+from memman_cli.report.steps import splices
+from report_sessions import SESSION, eventful
 
 from memman import MemoryManager, SessionNotFound
 from memman.archive import records_of
 from memman.entries import FilePart, ImagePart
-from memman.explain import LogHistory, compare
+from memman.explain import LogHistory
 from memman.log import History
-from memman.report.data import Report, ShownEntry, report_of
-from memman.report.steps import splices
-from tests.report.conversation import SESSION, eventful
 
 
 @pytest.fixture(scope="module")

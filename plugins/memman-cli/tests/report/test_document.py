@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from memman_cli.report import GENERATOR, pieces, render, write
+from report_sessions import ATTACKS, PICTURE, SESSION, eventful, hostile
 
 from memman import Entry, InvalidInput, MemoryConfig, MemoryManager
-from memman.report import GENERATOR, pieces, render, write
-from tests.report.conversation import ATTACKS, PICTURE, SESSION, eventful, hostile
 
-PAGE = Path(__file__).parents[2] / "memman/report/page"
+PAGE = Path(__file__).parents[2] / "memman_cli/report/page"
 
 
 class Read(HTMLParser):
@@ -139,7 +139,7 @@ def test_tiny_and_cleared_sessions_have_a_page() -> None:
 
 
 def test_report_needs_no_click() -> None:
-    program = "import memman.report, sys; print({'click', 'rich'} & set(sys.modules))"
+    program = "import memman_cli.report, sys; print({'click', 'rich'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
