@@ -100,13 +100,13 @@ def without_message(reason: str) -> str:
     return reason.partition(":")[0]
 
 
-def error_message(error: BaseException, most: int = _MOST_SAID) -> str:
-    """Return the first `most` characters of an error's message, with `?` for each lone surrogate."""
+def error_message(error: BaseException) -> str:
+    """Return the beginning of an error's message, with `?` for each lone surrogate."""
     try:
         words = str(error)
     except Exception:  # noqa: BLE001 - a third-party `__str__`
         words = "its message cannot be shown"
-    return words[:most].encode(errors="replace").decode()
+    return words[:_MOST_SAID].encode(errors="replace").decode()
 
 
 def _unshowable(value: object) -> str:
