@@ -12,8 +12,6 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
-import msgspec
-
 from memman.display import safe_repr, shape_of
 from memman.entries import (
     JSON,
@@ -26,42 +24,39 @@ from memman.entries import (
     OpaquePart,
     Part,
     TextPart,
-    encode_json,
 )
 from memman.errors import FormatError
+from memman.formats.block_format import BlockFormat
+from memman.formats.calls import (
+    Tool,
+    arguments_object,
+    call_entry,
+    encoded,
+    message_entries,
+    read_tools,
+    result_entry,
+)
 from memman.formats.parts import (
     Kept,
     arguments_of,
     data_of,
-    interleaved,
-    keeping,
     kept_of,
     opaque_dict,
     other_keys,
-    parts_framing,
     present,
     read_keyed,
-    wire_parts,
     with_kept,
+    with_newest_marks,
 )
 from memman.formats.plain import parse_each
 from memman.formats.turns import (
-    BEGINS,
-    GOES_ON,
     NO_OUTPUT,
     NO_RESULT,
-    NOTHING,
-    delimited,
-    framed,
-    system_note,
 )
-from memman.protocols import CachePlace, CacheRequest, Call, ModelRef, Rendered, Turn
+from memman.protocols import CachePlace, CacheRequest, Call, ModelRef
 
 _NAME = "bedrock"
-_MESSAGE_FRAMING = 6
-_BLOCK_FRAMING = 12
 _SEE_DOCUMENT = "(see the document)"
-_ODD_ARGUMENTS = "memman_arguments"
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _GOOD_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}\Z")
@@ -71,8 +66,9 @@ _SPACES = re.compile(r"\s+")
 
 # The keys that rendering produces; every other key is kept and restored.
 _OF_MESSAGE = frozenset(("role", "content"))
-_OF_USE = frozenset(("toolUseId", "name", "input"))
-_OF_RESULT = frozenset(("toolUseId", "content", "status"))
+# Blocks with a type are of the provider's own tools, and kept whole.
+_OF_USE = frozenset(("toolUseId", "name", "input", "type"))
+_OF_RESULT = frozenset(("toolUseId", "content", "status", "type"))
 
 _IMAGES = {f"image/{kind}": kind for kind in ("png", "jpeg", "gif", "webp")}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
@@ -105,15 +101,12 @@ _MARKED_BY_CLAUDE = frozenset(("text", "image", "toolUse", "toolResult"))
 _MARKED_BY_NOVA = frozenset(("text",))
 
 
-class BedrockFormat:
+class BedrockFormat(BlockFormat):
     """`{"role": "user" | "assistant", "content": [...]}` with a separate system prompt, and back."""
 
     name = _NAME
-    request_framing = 4
-    message_framing = _MESSAGE_FRAMING
-    joins = True
-    edges: tuple[str, ...] = (BEGINS, GOES_ON)
-    inline_system = False
+    message_framing = 6
+    _call_framing = 12
 
     # ------------------------------------------------------------ in
 
@@ -132,18 +125,6 @@ class BedrockFormat:
 
     # ------------------------------------------------------------ out
 
-    def render(self, turn: Turn) -> Rendered:
-        """Return the messages of a turn without blank texts, which the provider rejects."""
-        if turn.kind == "assistant":
-            return _render_assistant(turn)
-        entry = turn.entries[0]
-        if turn.kind == "user":
-            return _render_user(entry)
-        if turn.kind == "system":
-            return system_note(entry, _MESSAGE_FRAMING, _of_user)
-        text, extras = delimited(turn)
-        return Rendered((_of_user(text),), _MESSAGE_FRAMING, extras)
-
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Join adjacent messages of one role: results first, as the provider requires."""
         if left["role"] != right["role"]:
@@ -151,9 +132,66 @@ class BedrockFormat:
         return {**with_kept(left, right), "content": [*left["content"], *right["content"]]}
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """Begin and end the conversation with the user, and give its documents different names."""
-        messages = _with_different_names(messages)
-        return framed(messages, "assistant", _of_user)
+        """Begin and end with the user, give documents different names, and limit stored cache points."""
+        messages = with_newest_marks(_with_different_names(messages), "cachePoint")
+        return super().frame(messages)
+
+    # ------------------------------------------------------------ blocks
+
+    def _wire_part(self, part: Part) -> JSONObject | None:
+        return _wire_part(part)
+
+    def _wire_spoken(self, part: Part) -> JSONObject | None:
+        """Return a part of an assistant message: only a user sends images and documents."""
+        return None if isinstance(part, ImagePart | FilePart) else _wire_part(part)
+
+    def _content(self, entry: Entry, kept: Kept, extras: list[str]) -> JSON:
+        """Return the blocks of a user's message: a document is rejected without a text next to it."""
+        blocks = present(self._blocks(entry.content, kept, extras))
+        if any("document" in block for block in blocks) and not any("text" in b for b in blocks):
+            extras.append(_SEE_DOCUMENT)
+            blocks.append({"text": _SEE_DOCUMENT})
+        return blocks
+
+    def _wire_call(self, call: Call, extras: list[str]) -> JSONObject:
+        entry = call.entry
+        kept = kept_of(entry, _NAME)
+        arguments = arguments_object(entry, extras)
+        name = _BAD_NAME.sub("_", entry.name or "")[:64] or "tool"
+        base = {"toolUseId": self._wire_id(call), "name": name, "input": arguments}
+        return with_kept({"toolUse": with_kept(base, other_keys(kept.body, _OF_USE))}, kept.block)
+
+    def _wire_id(self, call: Call) -> str:
+        """Return the call's id in the provider's alphabet and length, still unique within the request."""
+        if _GOOD_ID.match(call.unique_id):
+            return call.unique_id
+        return f"{_BAD_ID.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
+
+    def _wire_result(self, call: Call, extras: list[str]) -> JSONObject:
+        base: JSONObject = {"toolUseId": self._wire_id(call)}
+        result = call.result
+        if result is None:
+            extras.append(NO_RESULT)
+            return {"toolResult": {**base, "content": [{"text": NO_RESULT}]}}
+        kept = kept_of(result, _NAME)
+        base["content"] = self._result_content(result, kept, extras)
+        if result.is_error:
+            base["status"] = "error"
+        elif kept.style.endswith("success"):
+            base["status"] = "success"
+        body = with_kept(base, other_keys(kept.body, _OF_RESULT))
+        return with_kept({"toolResult": body}, kept.block)
+
+    def _result_content(self, result: Entry, kept: Kept, extras: list[str]) -> list[JSONObject]:
+        if kept.style.startswith("json"):
+            found = arguments_of(result)
+            if isinstance(found, dict):
+                return [{"json": found}]
+        blocks = present(self._blocks(result.content, kept, extras))
+        if blocks or (kept.blank == "absent" and not result.is_error):
+            return blocks
+        extras.append(NO_OUTPUT)  # an error without a word would be rejected in every later request
+        return [{"text": NO_OUTPUT}]
 
     # ------------------------------------------------------------ cache marks
 
@@ -215,56 +253,46 @@ def _with_different_names(messages: list[JSONObject]) -> list[JSONObject]:
     names = [name for message in messages for name in _document_names(message["content"])]
     if len(set(names)) == len(names):
         return messages
-    renamer = _Renamer(names)
-    return [
-        {**message, "content": [renamer.renamed(block) for block in message["content"]]}
-        for message in messages
-    ]
+    taken, seen = {*names}, set[str]()
+    numbers: dict[str, Iterator[int]] = {}
+
+    def renamed(block: JSONObject) -> JSONObject:
+        if "toolResult" in block:
+            content = [renamed(held) for held in _held(block)]
+            return {**block, "toolResult": {**block["toolResult"], "content": content}}
+        name = _document_name(block)
+        if name is None:
+            return block
+        if name in seen:
+            stem = name[:_LONGEST_STEM].rstrip()
+            others = (f"{stem} ({n})" for n in numbers.setdefault(stem, count(2)))
+            name = next(other for other in others if other not in taken)
+            taken.add(name)
+        seen.add(name)
+        return {**block, "document": {**block["document"], "name": name}}
+
+    return [{**message, "content": list(map(renamed, message["content"]))} for message in messages]
 
 
 def _document_names(blocks: Sequence[JSONObject]) -> Iterator[str]:
     """Yield the names of documents in order, including those in tool results."""
     for block in blocks:
         if "toolResult" in block:
-            yield from _document_names(block["toolResult"]["content"])
+            yield from _document_names(_held(block))
         elif (name := _document_name(block)) is not None:
             yield name
+
+
+def _held(block: JSONObject) -> list[JSONObject]:
+    """Return the blocks of a result; that of the provider's own tool is as it came."""
+    content = block["toolResult"].get("content")
+    return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
 
 
 def _document_name(block: JSONObject) -> str | None:
     document = block.get("document")
     name = document.get("name") if isinstance(document, dict) else None
     return name if isinstance(name, str) else None
-
-
-class _Renamer:
-    """Numbers the documents of a request that have the name of an earlier one."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._taken = {*names}
-        self._seen: set[str] = set()
-        self._numbers: dict[str, Iterator[int]] = {}
-
-    def renamed(self, block: JSONObject) -> JSONObject:
-        """Return the block with names that no earlier block has."""
-        if "toolResult" in block:
-            result = block["toolResult"]
-            content = [self.renamed(held) for held in result["content"]]
-            return {**block, "toolResult": {**result, "content": content}}
-        name = _document_name(block)
-        if name is None:
-            return block
-        if name in self._seen:
-            name = self._other_name(name)
-        self._seen.add(name)
-        return {**block, "document": {**block["document"], "name": name}}
-
-    def _other_name(self, name: str) -> str:
-        stem = name[:_LONGEST_STEM].rstrip()
-        numbers = self._numbers.setdefault(stem, count(2))
-        found = next(one for n in numbers if (one := f"{stem} ({n})") not in self._taken)
-        self._taken.add(found)
-        return found
 
 
 def sdk_messages(messages: Sequence[Mapping[str, JSON]]) -> list[JSONObject]:
@@ -307,66 +335,7 @@ def _is_message(message: JSON) -> bool:
     return isinstance(content, list) and all(isinstance(block, dict) for block in content)
 
 
-def _message(role: str, content: list[JSONObject]) -> JSONObject:
-    return {"role": role, "content": content}
-
-
-def _of_user(text: str) -> JSONObject:
-    return _message("user", [{"text": text}])
-
-
 # ---------------------------------------------------------------- rendering
-
-
-def _render_user(entry: Entry) -> Rendered:
-    kept = kept_of(entry, _NAME)
-    extras: list[str] = []
-    blocks = present(_wire(entry.content, kept, extras))
-    if any("document" in block for block in blocks) and not any("text" in b for b in blocks):
-        extras.append(_SEE_DOCUMENT)  # a document is rejected without a text next to it
-        blocks.append({"text": _SEE_DOCUMENT})
-    if not blocks:
-        return NOTHING
-    message = with_kept(_message("user", blocks), kept.message)
-    return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
-
-
-def _render_assistant(turn: Turn) -> Rendered:
-    extras: list[str] = []
-    uses = [_wire_use(call, extras) for call in turn.calls]
-    kept = kept_of(turn.entries[0] if turn.entries else turn.calls[0].entry, _NAME)
-    spoken = [
-        block
-        for entry in turn.entries
-        for block in _wire(entry.content, kept_of(entry, _NAME), extras, _wire_spoken)
-    ]
-    content = interleaved(kept.order, spoken, uses)
-    if not content:
-        return NOTHING
-    message = with_kept(_message("assistant", content), kept.message)
-    framing = _MESSAGE_FRAMING + sum(1 + parts_framing(entry.content) for entry in turn.entries)
-    if not uses:
-        return Rendered((message,), framing, tuple(extras))
-    framing += _MESSAGE_FRAMING + 2 * _BLOCK_FRAMING * len(uses)
-    results = _message("user", [_wire_result(call, extras) for call in turn.answers])
-    for call in turn.answers:
-        if call.result is not None:
-            results = with_kept(results, kept_of(call.result, _NAME).message)
-    return Rendered((message, results), framing, tuple(extras))
-
-
-def _wire(
-    content: Content, kept: Kept, extras: list[str], wire: JSON = None
-) -> list[JSONObject | None]:
-    """Return the blocks of a content, None for parts that are left out."""
-    if isinstance(content, str):
-        return [{"text": content} if content.strip() else None]
-    return wire_parts(content, kept, wire or _wire_part, extras)
-
-
-def _wire_spoken(part: Part) -> JSONObject | None:
-    """Return a part of an assistant message: only a user sends images and documents."""
-    return None if isinstance(part, ImagePart | FilePart) else _wire_part(part)
 
 
 def _wire_part(part: Part) -> JSONObject | None:
@@ -396,52 +365,6 @@ def _title(name: str | None) -> str:
     return _SPACES.sub(" ", _BAD_TITLE.sub("-", name or ""))[:200].strip() or "document"
 
 
-def _wire_use(call: Call, extras: list[str]) -> JSONObject:
-    entry = call.entry
-    kept = kept_of(entry, _NAME)
-    arguments = arguments_of(entry)
-    if not isinstance(arguments, dict):
-        arguments = {_ODD_ARGUMENTS: entry.text} if entry.text else {}
-        extras += [_ODD_ARGUMENTS] if arguments else []
-    name = _BAD_NAME.sub("_", entry.name or "")[:64] or "tool"
-    base = {"toolUseId": _wire_id(call), "name": name, "input": arguments}
-    return with_kept({"toolUse": with_kept(base, kept.body)}, kept.block)
-
-
-def _wire_id(call: Call) -> str:
-    """Return the call's id in the provider's alphabet and length, still unique within the request."""
-    if _GOOD_ID.match(call.unique_id):
-        return call.unique_id
-    return f"{_BAD_ID.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
-
-
-def _wire_result(call: Call, extras: list[str]) -> JSONObject:
-    base: JSONObject = {"toolUseId": _wire_id(call)}
-    result = call.result
-    if result is None:
-        extras.append(NO_RESULT)
-        return {"toolResult": {**base, "content": [{"text": NO_RESULT}]}}
-    kept = kept_of(result, _NAME)
-    base["content"] = _result_content(result, kept, extras)
-    if result.is_error:
-        base["status"] = "error"
-    elif kept.style.endswith("success"):
-        base["status"] = "success"
-    return with_kept({"toolResult": with_kept(base, kept.body)}, kept.block)
-
-
-def _result_content(result: Entry, kept: Kept, extras: list[str]) -> list[JSONObject]:
-    if kept.style.startswith("json"):
-        found = arguments_of(result)
-        if isinstance(found, dict):
-            return [{"json": found}]
-    blocks = present(_wire(result.content, kept, extras))
-    if blocks or (kept.blank == "absent" and not result.is_error):
-        return blocks
-    extras.append(NO_OUTPUT)  # an error without a word would be rejected in every later request
-    return [{"text": NO_OUTPUT}]
-
-
 # ---------------------------------------------------------------- parsing
 
 
@@ -453,31 +376,15 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
             "assistant and a list of blocks as 'content'"
         )
     role: JSON = message["role"]
-    tools: list[tuple[NewEntry, Kept]] = []
-    rest: list[JSONObject] = []
-    order = ""
-    for block in message["content"]:
-        block = _sound_block(block)
-        if "toolUse" in block:
-            tools.append(_parse_use(block, label, names))
-            order += "u"
-        elif "toolResult" in block:
-            tools.append(_parse_result(block, label, names))
-        else:
-            rest.append(block)
-            order += "t"
+    blocks = map(_sound_block, message["content"])
+    readers = {"toolUse": _parse_use, "toolResult": _parse_result}
+    tools, rest, order = read_tools(_NAME, role, blocks, label, names, readers)
     content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ((), {})
-    own = NewEntry(type="message", role=role, content=content, message_id=label if tools else None)
-    texts = [(own, Kept(parts=more))] if content or not tools else []
-    found = texts + tools if role == "assistant" else tools + texts
-    mixed = order if role == "assistant" and content and "ut" in order else ""
-    new_entry, kept = found[0]
-    envelope = other_keys(message, _OF_MESSAGE)
-    found[0] = new_entry, msgspec.structs.replace(kept, message=envelope, order=mixed)
-    return [keeping(new_entry, _NAME, kept) for new_entry, kept in found]
+    kept, envelope = Kept(parts=more), other_keys(message, _OF_MESSAGE)
+    return message_entries(_NAME, role, content, kept, tools, label, order, message=envelope)
 
 
-def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
+def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
     body = block["toolUse"]
     call_id = body.get("toolUseId") if isinstance(body, dict) else None
     name = body.get("name") if isinstance(body, dict) else None
@@ -485,24 +392,13 @@ def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> tuple[Ne
         raise FormatError(f"a toolUse needs a toolUseId and a name: {shape_of(block)}")
     names[call_id] = name
     given = body.get("input")
-    new_entry = NewEntry(
-        type="tool_call",
-        role="assistant",
-        content=given if isinstance(given, str) else _encoded(given, "the input of a toolUse"),
-        call_id=call_id or None,
-        name=name,
-        message_id=label,
-    )
-    return new_entry, Kept(
+    text = given if isinstance(given, str) else encoded(given, "the input of a toolUse")
+    return call_entry(text, call_id, name, label), Kept(
         block=other_keys(block, frozenset(("toolUse",))), body=other_keys(body, _OF_USE)
     )
 
 
-def _encoded(value: JSON, what: str) -> str:
-    return bytes(encode_json(value, what)).decode() or "{}"
-
-
-def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
+def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
     body = block["toolResult"]
     call_id = body.get("toolUseId") if isinstance(body, dict) else None
     if not isinstance(call_id, str):
@@ -514,21 +410,14 @@ def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> tuple
     content: Content
     more: dict[str, JSONObject] = {}
     if len(given) == 1 and list(given[0]) == ["json"]:
-        content, style = _encoded(given[0]["json"], "the json of a toolResult"), "json"
+        content, style = encoded(given[0]["json"], "the json of a toolResult"), "json"
     else:
         sound = list(map(_sound_block, given))
         content, more = read_keyed(sound, _NAME, _known_part, _wire_part) if given else ("", {})
     success = "success" if body.get("status") == "success" else ""
-    new_entry = NewEntry(
-        type="tool_result",
-        role="tool",
-        content=content,
-        call_id=call_id or None,
-        name=names.get(call_id),
-        message_id=label,
-        is_error=body.get("status") == "error",
-    )
-    return new_entry, Kept(
+    is_error = body.get("status") == "error"
+    name = names.get(call_id)
+    return result_entry(content, call_id, name, label, is_error=is_error), Kept(
         block=other_keys(block, frozenset(("toolResult",))),
         body=other_keys(body, _OF_RESULT),
         parts=more,

@@ -7,7 +7,8 @@ are never among them, and neither are texts: an edited entry has no second copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ from memman.entries import (
     NO_JSON,
     Content,
     Entry,
+    EntryType,
     FilePart,
     ImagePart,
     JSONObject,
@@ -25,17 +27,23 @@ from memman.entries import (
     OpaquePart,
     Part,
     TextPart,
+    attributed,
     encode_json,
     json_bytes,
+    json_or,
+    speaker_of,
 )
 from memman.errors import FormatError
+from memman.formats.wire.kinds import Kind
+from memman.formats.wire.reading import is_compaction, kind_of, reading, values_at
+from memman.formats.wire.tables import KEYED, body_of, key_of, private_names
 
+_TYPES: Mapping[str, EntryType] = {
+    "call": "tool_call", "result": "tool_result", "whole": "message", "": "message",
+}  # fmt: skip
 NOT_CARRIED = "[memman: content that this format cannot carry]"
 """Stands for the parts of a content that the format has no form for."""
 PART_FRAMING = 2  # adjacent texts may cost a token more each than one text
-_REASONING = ("thinking", "redacted_thinking", "reasoning")
-# The same in formats whose blocks have no type, and blocks without content.
-_PRIVATE = ("reasoningContent", "cachePoint", "thought", "thoughtSignature")
 _ABSENT = object()
 
 T = TypeVar("T")
@@ -59,6 +67,8 @@ def wire_parts(
         if found is not None:
             more = kept.parts.get(str(index), {})
             found = {**found, **{key: value for key, value in more.items() if key not in found}}
+        elif isinstance(part, OpaquePart) and part.text:
+            found = wire(TextPart(part.text))
         elif not missed and is_unsaid(part):
             missed = True
             extras.append(NOT_CARRIED)
@@ -76,7 +86,11 @@ def is_unsaid(part: Part) -> bool:
     """Return True if a part has content that its text does not; reasoning is its provider's own."""
     if isinstance(part, OpaquePart):
         block = opaque_dict(part)
-        return block.get("type") not in _REASONING and not any(key in block for key in _PRIVATE)
+        return (
+            not part.text
+            and str(block.get("type")) not in private_names(keyed=False)
+            and private_names(keyed=True).isdisjoint(block)
+        )
     return not isinstance(part, TextPart)
 
 
@@ -85,9 +99,29 @@ def has_unsaid(content: Content) -> bool:
     return not isinstance(content, str) and any(map(is_unsaid, content))
 
 
+def speaking(entry: Entry, form: str, named: bool, extras: list[str]) -> Entry:
+    """Return a message with its speaker in front of its text, unless the format is its own and `named`.
+
+    The words that are added go to `extras`. A file alone has the name behind it, so that no part moves.
+    """
+    speaker, content, raw = speaker_of(entry), entry.content, entry.raw
+    if not speaker or (named and isinstance(raw, dict) and form in raw):
+        return entry
+    if isinstance(content, str):
+        said: Content = attributed(speaker, content) if content.strip() else content
+    elif texts := [part for part in content if isinstance(part, TextPart)]:
+        first = TextPart(attributed(speaker, texts[0].text))
+        said = tuple(first if part is texts[0] else part for part in content)
+    else:
+        said = (*content, TextPart(f"{speaker}:")) if content and entry.role == "user" else content
+    extras += [attributed(speaker, "")] if said is not content else []
+    return msgspec.structs.replace(entry, content=said)
+
+
 def opaque(form: str, block: JSON, what: str = "a part of the content") -> OpaquePart:
     """Return a part that only its provider understands. Raises `InvalidInput` if it is not JSON."""
-    return OpaquePart(form, msgspec.Raw(json_bytes(block, what)))
+    raw = msgspec.Raw(json_bytes(block, what))
+    return OpaquePart(form, raw, reading(form, block) if isinstance(block, dict) else "")
 
 
 def opaque_block(part: OpaquePart) -> Wire | None:
@@ -98,10 +132,7 @@ def opaque_block(part: OpaquePart) -> Wire | None:
 
 def opaque_dict(part: OpaquePart) -> Wire:
     """Return a provider's own block; empty if it is not one."""
-    try:
-        block = msgspec.json.decode(part.block)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
+    block = json_or(None, part.block)
     return block if isinstance(block, dict) else {}
 
 
@@ -122,6 +153,24 @@ def read_parts(
             more[str(len(parts))] = extra
         parts.append(part)
     return tuple(parts), more
+
+
+def read_content(
+    content: JSON,
+    form: str,
+    known: Callable[[Wire], Part | None],
+    wire: WirePart,
+    what: str = "'content'",
+) -> tuple[Content, dict[str, Wire]]:
+    """Return a text or a list of blocks as a content, and the other keys of its parts; null is no text.
+
+    Raises `FormatError` that names `what` for anything else.
+    """
+    if content is None or isinstance(content, str):
+        return content or "", {}
+    if not isinstance(content, list):
+        raise FormatError(f"{what} must be text or a list of blocks, not {shape_of(content)}")
+    return read_parts(content, form, known, wire)
 
 
 def read_part(
@@ -154,7 +203,7 @@ def read_keyed(
     for block in blocks:
         part = known(block)
         sent = wire(part) if part is not None and _is_textual(part) else None
-        if isinstance(part, TextPart) and not any(key in block for key in _PRIVATE):
+        if isinstance(part, TextPart) and private_names(keyed=True).isdisjoint(block):
             sent = {"text": part.text}  # even if it is blank and will be left out
         if part is None or not sent or any(block.get(k, _ABSENT) != v for k, v in sent.items()):
             parts.append(opaque(form, block))
@@ -168,6 +217,15 @@ def read_keyed(
     return tuple(parts), more
 
 
+def file_keys(part: FilePart, url: str | None = None) -> dict[str, str]:
+    """Return a file as OpenAI's APIs name its properties."""
+    name, data = part.name, part.data
+    if data and part.media_type:  # from another format: a file is a data URL with a name here
+        name, data = name or "file", f"data:{part.media_type};base64,{data}"
+    known = {"file_id": part.file_id, "filename": name, "file_data": data, "file_url": url}
+    return {key: value for key, value in known.items() if value is not None}
+
+
 def data_of(part: ImagePart | FilePart, default: str) -> tuple[str, str] | None:
     """Return the media type and base64 data of an inline part or data URL; else None."""
     inline = next((g for g in (part.url, part.data) if g and g.startswith("data:")), None)
@@ -176,6 +234,41 @@ def data_of(part: ImagePart | FilePart, default: str) -> tuple[str, str] | None:
         media_type = head.removeprefix("data:").partition(";")[0] or part.media_type or default
         return (media_type, data) if data and head.endswith(";base64") else None
     return (part.media_type or default, part.data) if part.data else None
+
+
+MOST_MARKS = 4  # that a provider takes in a request
+
+
+def with_newest_marks(messages: list[Wire], key: str) -> list[Wire]:
+    """Return messages with the newest cache marks alone, as many as a provider takes.
+
+    Marks that came with messages add up. `key` names a mark, on a block or as the only key of one.
+    """
+    left, found = MOST_MARKS, list[Wire]()
+    for message in reversed(messages):
+        content, left = _marked(message["content"], key, left)
+        found.append(message if content is message["content"] else {**message, "content": content})
+    return found[::-1]
+
+
+def _marked(content: JSON, key: str, left: int) -> tuple[JSON, int]:
+    """Return a content with its last `left` marks, and the number of marks that are left before it."""
+    if not isinstance(content, list):
+        return content, left
+    found: list[JSON] = []
+    for block in reversed(content):
+        kept = block
+        if isinstance(block, dict) and key in block:
+            if left == 0:
+                kept = {name: value for name, value in block.items() if name != key}
+            left = max(0, left - 1)
+        if isinstance(kept, dict) and isinstance(kept.get("content"), list):
+            inside, left = _marked(kept["content"], key, left)
+            kept = kept if inside is kept["content"] else {**kept, "content": inside}
+        found += [kept] if kept != {} else []
+    found.reverse()
+    same = len(found) == len(content) and all(map(operator.is_, found, content))
+    return (content if same else found), left
 
 
 def present(blocks: Iterable[T | None]) -> list[T]:
@@ -212,20 +305,21 @@ def spelled_of(entry: Entry, format: str, nothing: T) -> T:
 
 def interleaved(order: str, spoken: list[T | None], calls: list[T]) -> list[T]:
     """Return texts before calls, or in their original order ("t", "u")."""
-    if order.count("t") == len(spoken) and order.count("u") == len(calls):
-        texts, uses = iter(spoken), iter(calls)
-        found = [next(texts if kind == "t" else uses, None) for kind in order]
-    else:
-        found = [*spoken, *calls]
-    return present(found)
+    found = in_order(order, t=spoken, u=calls)
+    return present([*spoken, *calls]) if found is None else found
+
+
+def in_order(order: str, **kinds: Sequence[T | None]) -> list[T] | None:
+    """Return the blocks of all kinds as the letters of `order` name them; None if they are not as many."""
+    if sorted(order) != sorted("".join(kind * len(blocks) for kind, blocks in kinds.items())):
+        return None
+    left = {kind: iter(blocks) for kind, blocks in kinds.items()}
+    return present(next(left[kind]) for kind in order)
 
 
 def arguments_of(entry: Entry) -> JSON:
     """Return a call's arguments as decoded JSON, or None if they are not JSON."""
-    try:
-        return msgspec.json.decode(entry.text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
+    return json_or(None, entry.text)
 
 
 def _is_textual(part: Part) -> bool:
@@ -249,6 +343,8 @@ class Kept(msgspec.Struct, frozen=True):
         order: how texts and calls alternated.
         spelled: the keys that were spelled in the second way, for formats with two: by the index of a
             part, "" for the entry's own block and "message" for the message.
+        own: the whole block of a call, a result or a hosted tool that has a type of its own; the entry's
+            content is what can be read of it.
     """
 
     message: Mapping[str, JSON] = _NONE
@@ -259,6 +355,7 @@ class Kept(msgspec.Struct, frozen=True):
     style: str = ""
     order: str = ""
     spelled: Mapping[str, Mapping[str, str | None]] = _NONE
+    own: Mapping[str, JSON] = _NONE
 
 
 NOTHING = Kept()
@@ -272,9 +369,9 @@ _OF_BLOCKS = _OF_MESSAGES | {
 }  # fmt: skip
 
 
-def kept_of(entry: Entry, name: str) -> Kept:
+def kept_of(entry: Entry | None, name: str) -> Kept:
     """Return the kept keys of an entry for this format; none if its `raw` has another shape."""
-    if entry.raw_json is NO_JSON:
+    if entry is None or entry.raw_json is NO_JSON:
         return NOTHING
     raw = entry.raw
     if not isinstance(raw, dict) or name not in raw:
@@ -290,6 +387,133 @@ def kept_of(entry: Entry, name: str) -> Kept:
         body=_without_structure(kept.body, _OF_BLOCKS),
         parts={index: _without_structure(part, _OF_BLOCKS) for index, part in kept.parts.items()},
     )
+
+
+def own_block(entry: Entry | None, form: str) -> tuple[Wire, Kind] | None:
+    """Return the block of its own type that an entry was read from, and its row; None for any other entry.
+
+    A block comes from an altered document if its type is not the entry's, if its call or result has no id,
+    if it is no item of its own, or if its format never keeps it whole.
+    """
+    block = dict(kept_of(entry, form).own)
+    kind = kind_of(form, block) if block else None
+    if kind is None:
+        return None
+    wanted = "summary" if kind.stands_for == "before" else _TYPES[kind.half]
+    if entry is None or kind.plain or kind.part or entry.type != wanted:
+        return None
+    return (block, kind) if kind.half in ("", "whole") or is_half(form, block, kind) else None
+
+
+def compaction_entry(form: str, block: Wire, label: str | None = None) -> NewEntry:
+    """Return the entry of a provider's compaction; one without a text is sealed."""
+    found = NewEntry(
+        type="summary", role="assistant", content=reading(form, block), message_id=label
+    )
+    return keeping(found, form, Kept(own=block))
+
+
+def read_compaction(block: JSON) -> NewEntry:
+    """Return the entry of a compaction of any provider's. Raises `FormatError` for anything else."""
+    if isinstance(block, dict):
+        # Only Anthropic's has a content, which is null if the compaction failed.
+        form = "anthropic" if "content" in block else "openai-responses"
+        if is_compaction(form, block):
+            return compaction_entry(form, block)
+    raise FormatError(f"this is no compaction with a content: {shape_of(block)}")
+
+
+def compaction_in(entry: Entry, form: str) -> Wire | None:
+    """Return the compaction that an entry was read from, in the format of its provider; else None."""
+    own = own_block(entry, form) if entry.type == "summary" else None
+    return own[0] if own is not None and is_compaction(form, own[0]) else None
+
+
+def own_with_id(entry: Entry | None, form: str, call_id: str) -> Wire | None:
+    """Return the block of its own type that a call or result was read from, with this id; else None."""
+    own = own_block(entry, form)
+    if own is None:
+        return None
+    block, kind = own
+    if form in KEYED:
+        key = key_of(form, block)
+        return {**block, key: {**block[key], kind.id: call_id}}
+    return {**block, kind.id: call_id}
+
+
+def once_more(call: Entry, number: int) -> Entry:
+    """Return a call to be rendered once more: no two messages or items of a request may share an id.
+
+    `number` is its `seq`, which tells the two calls apart where a format cuts their ids. It has no id of an
+    entry: what is shown once more is memman's.
+    """
+    raw = call.raw
+    for kept in raw.values() if isinstance(raw, dict) else ():
+        for keys in kept.values() if isinstance(kept, dict) else ():
+            if isinstance(keys, dict) and isinstance(keys.get("id"), str):
+                keys["id"] = f"{keys['id'][:40]}--again-{number}"
+    return msgspec.structs.replace(call, id="", seq=number, raw_json=encode_json(raw, "raw"))
+
+
+def is_beside(entry: Entry, form: str) -> bool:
+    """Return whether an entry is a call or a result that the provider has in the assistant's message."""
+    own = own_block(entry, form)
+    return own is not None and own[1].beside
+
+
+def typed_entry(
+    form: str, block: Wire, kind: Kind, label: str | None, names: dict[str, str]
+) -> NewEntry:
+    """Return the entry of a call or a result with a type of its own, without its kept keys.
+
+    `names` has the names of tools by the ids of their calls, and gets that of a call.
+    """
+    body = body_of(form, block)
+    call_id = body.get(kind.id) if kind.id else None
+    given = body.get(kind.name)
+    if kind.half == "result":
+        name = names.get(str(call_id))
+    else:
+        name = (given if isinstance(given, str) else "") or kind.tool or kind.type
+        names[str(call_id)] = name
+    text = reading(form, block)
+    images = tuple(
+        ImagePart(url=url)
+        for price in kind.prices
+        if price.by == "pixels"
+        for value in values_at(body, price.path)
+        if isinstance(url := value.get("image_url") if isinstance(value, dict) else None, str)
+    )
+    of_tool = kind.half == "result" and not kind.beside and kind.role != "assistant"
+    return NewEntry(
+        type=_TYPES[kind.half],
+        role="tool" if of_tool else "assistant",
+        content=((TextPart(text), *images) if text else images) if images else text,
+        call_id=call_id if isinstance(call_id, str) else None,
+        name=name,
+        message_id=label,
+        is_error=body.get("is_error") is True
+        or any(body.get(key) in values for key, values in kind.failed.items()),
+    )
+
+
+def read_as_text(form: str, block: Wire) -> str:
+    """Return what can be read of a block that is neither a call nor a result, under its tool's name."""
+    kind = kind_of(form, block)
+    text = reading(form, block) if kind is not None else ""
+    if kind is None or not text:
+        return ""
+    name = block.get("name")
+    return f"{name if isinstance(name, str) and name else kind.tool or kind.type}: {text}"
+
+
+def is_half(form: str, block: Wire, kind: Kind | None) -> bool:
+    """Return whether a block is a call or a result of a type of its own, with an id."""
+    if kind is None or kind.half not in ("call", "result"):
+        return False
+    body = body_of(form, block)
+    call_id = body.get(kind.id) if isinstance(body, dict) else None
+    return isinstance(call_id, str) and call_id != ""
 
 
 def _without_structure(kept: Mapping[str, JSON], structure: frozenset[str]) -> Mapping[str, JSON]:

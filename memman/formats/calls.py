@@ -1,0 +1,201 @@
+"""Calls and results in the messages of providers: their entries, and their order among the texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from memman.entries import JSON, Content, Entry, JSONObject, NewEntry, encode_json
+from memman.formats.parts import (
+    Kept,
+    T,
+    arguments_of,
+    in_order,
+    is_half,
+    keeping,
+    present,
+    typed_entry,
+)
+from memman.formats.wire.reading import kind_of
+from memman.formats.wire.tables import KEYED, type_of
+from memman.protocols import Turn
+
+_ODD_ARGUMENTS = "memman_arguments"
+
+Tool: TypeAlias = tuple[NewEntry, Kept]  # a call or a result, and its kept keys
+Reader: TypeAlias = Callable[[JSONObject, str, dict[str, str]], Tool]
+
+
+# ---------------------------------------------------------------- parsing
+
+
+def call_entry(
+    arguments: str, call_id: str | None, name: str | None, label: str | None
+) -> NewEntry:
+    """Return the entry of a call; `label` takes the place of a message id until one is made."""
+    return NewEntry(
+        type="tool_call",
+        role="assistant",
+        content=arguments,
+        call_id=call_id or None,
+        name=name,
+        message_id=label,
+    )
+
+
+def result_entry(
+    content: Content,
+    call_id: str | None,
+    name: str | None,
+    label: str | None = None,
+    *,
+    is_error: bool = False,
+) -> NewEntry:
+    """Return the entry of a result in a message of its own."""
+    return NewEntry(
+        type="tool_result",
+        role="tool",
+        content=content,
+        call_id=call_id or None,
+        name=name,
+        message_id=label,
+        is_error=is_error,
+    )
+
+
+def encoded(value: JSON, what: str) -> str:
+    """Return arguments or a result as JSON. Raises `InvalidInput` if they are not plain data."""
+    return bytes(encode_json(value, what)).decode() or "{}"
+
+
+def read_tools(
+    form: str,
+    role: str,
+    blocks: Iterable[JSON],
+    label: str,
+    names: dict[str, str],
+    readers: Mapping[str, Reader],
+) -> tuple[list[Tool], list[JSON], str]:
+    """Return the calls and results among a message's blocks, the other blocks, and the order of all.
+
+    Args:
+        form: the name of a format with `results_beside`.
+        role: of the message.
+        blocks: the blocks.
+        label: takes the place of a message id until one is made.
+        names: the names of tools by the ids of their calls.
+        readers: functions that read the blocks of any other call or result, by their types.
+
+    The order has a letter for each block: "u" for a call, "r" for a result that stands beside its call,
+    "a" for any other, and "t" for another block.
+    """
+    tools: list[Tool] = []
+    rest: list[JSON] = []
+    order = ""
+    for block in blocks:
+        row = kind_of(form, block) if role == "assistant" and isinstance(block, dict) else None
+        if row is not None and row.beside and is_half(form, block, row):
+            found: Tool | None = (typed_entry(form, block, row, label, names), Kept(own=block))
+        elif (read := _reader(form, block, readers)) is not None:
+            found = read(block, label, names)
+        else:
+            found = None
+        if found is None:
+            rest.append(block)
+            order += "t"
+        else:
+            tools.append(found)
+            order += "u" if found[0].type == "tool_call" else "r" if found[1].own else "a"
+    return tools, rest, order
+
+
+def _reader(form: str, block: JSON, readers: Mapping[str, Reader]) -> Reader | None:
+    if not isinstance(block, dict):
+        return None
+    kinds = block if form in KEYED else (type_of(form, block),)
+    return next((readers[kind] for kind in kinds if kind in readers), None)
+
+
+def message_entries(
+    form: str,
+    role: JSON,
+    content: Content,
+    kept: Kept,
+    tools: Sequence[Tool],
+    label: str,
+    order: str = "",
+    name: str | None = None,
+    **of_message: Any,
+) -> list[NewEntry]:
+    """Return the entries of one message: its text, if it has one, and its calls and results.
+
+    They are in the order in which such a message is rendered: results first, or text before calls.
+
+    Args:
+        form: the name of the format.
+        role: of the message.
+        content: of its text.
+        kept: the kept keys of the text.
+        tools: the calls and results.
+        label: takes the place of a message id until one is made.
+        order: as `read_tools` returns it.
+        name: of the speaker.
+        of_message: fields of `Kept` for the first entry.
+    """
+    own_id = label if tools else None
+    text = NewEntry(type="message", role=role, content=content, name=name, message_id=own_id)
+    texts = [(text, kept)] if content or not tools else []
+    found = [*texts, *tools] if role == "assistant" else [*tools, *texts]
+    if role == "assistant" and ("r" in order or (content and "ut" in order)):
+        of_message["order"] = order.replace("a", "")
+    first, kept = found[0]
+    found[0] = first, msgspec.structs.replace(kept, **of_message)
+    return [keeping(new_entry, form, each) for new_entry, each in found]
+
+
+# ---------------------------------------------------------------- rendering
+
+
+def arguments_object(entry: Entry, extras: list[str]) -> JSONObject:
+    """Return a call's arguments as an object; others are its only value, whose key is an extra."""
+    found = arguments_of(entry)
+    if isinstance(found, dict) or not entry.text:
+        return found or {}
+    extras.append(_ODD_ARGUMENTS)
+    return {_ODD_ARGUMENTS: entry.text}
+
+
+def spoken_of(turn: Turn) -> tuple[Entry, ...]:
+    """Return the entries of an assistant's message."""
+    beside = (call.result for call in turn.beside if call.result is not None)
+    return (*turn.entries, *(call.entry for call in turn.calls), *beside)
+
+
+def arranged(
+    order: str,
+    spoken: Sequence[T | None],
+    calls: Sequence[tuple[str, T]],
+    beside: Mapping[str, T],
+) -> list[T]:
+    """Return the blocks of an assistant's message in their original order, or texts before calls.
+
+    Results of the provider's own tools come first in any order but the original: those of an earlier
+    message must, the others directly behind their calls.
+
+    Args:
+        order: the original order ("t", "u", "r" for a result).
+        spoken: the texts, None for one that is left out.
+        calls: the calls, each with its entry's id.
+        beside: those results, by the id of the call's entry.
+    """
+    uses = [use for _, use in calls]
+    found = in_order(order, t=spoken, u=uses, r=[*beside.values()])
+    if found is not None:
+        return found
+    made = {call for call, _ in calls}
+    earlier = [result for call, result in beside.items() if call not in made]
+    pairs = [block for call, use in calls if call in beside for block in (use, beside[call])]
+    rest = [use for call, use in calls if call not in beside]
+    return [*earlier, *pairs, *present(spoken), *rest]
