@@ -6,8 +6,7 @@ and lists, as they are sent over the wire.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -15,17 +14,24 @@ import msgspec
 from memman.display import safe_repr
 from memman.entries import JSON, JSONObject
 from memman.formats.rules import bedrock, gemini, langchain, mistral, responses
-from memman.formats.rules.rulebook import (
-    Checker,
-    Here,
-    Rule,
-    There,
+from memman.formats.rules.checks import (
+    alternating,
+    answers_next,
+    no_system,
+    reused_ids,
+    served_pairs,
+    tool_name,
+)
+from memman.formats.rules.keys import foreign_keys
+from memman.formats.rules.rulebook import Checker, Here, Rule, There, matches, rules_of
+from memman.formats.rules.values import (
+    chat_ids,
     dicts,
     filled,
     get,
-    matches,
+    ids_in,
     repeated,
-    rules_of,
+    says,
     show,
     strings,
     typed,
@@ -46,6 +52,10 @@ _EVERYWHERE = """
 request.empty | A request has at least one message. | CopilotKit#529, dify#6179
 text.surrogate | No string holds a lone surrogate. | claude-code#1709, opencode#13985, RFC 3629
 """
+_KEYS = """
+shape.unknown-key | A message and its parts have only keys that the provider takes. | \
+autogen#1174, openai-node#1161; the SDKs' request types
+"""
 _OPENAI = """
 system.shape | System text is a message, not a parameter. | openai 3.51 CompletionCreateParams
 shape.message | A message is an object with a known role. | openai 3.51 ChatCompletionMessageParam
@@ -53,7 +63,8 @@ shape.content | Content is a string or typed parts; null only with calls, a refu
 docker-agent#63, llama_index#17921, langgraphjs#370; openai 3.51 message types
 shape.tool-calls | tool_calls is a non-empty list of objects with a type and a body. | \
 openai-python#2061, openai-node#1341; openai 3.51 message types
-content.empty | An assistant message has content or calls. | llama_index#17921, vercel/ai#13744
+content.empty | An assistant message has content or calls. | \
+llama_index#17921, vercel/ai#13744; house: OpenAI takes "", strict gateways do not (vellum-assistant#40690)
 pair.missing-result | Each call is answered by a tool message with its id. | litellm#10696
 pair.orphan-result | A tool message answers a call that waits for it. | CopilotKit#7277, prism#175
 pair.not-adjacent | Results directly follow the message of their calls. | litellm#10696
@@ -82,6 +93,11 @@ claude-code#18947, Anthropic.SDK#184
 pair.result-first | Results come before everything else in their message. | \
 anthropic-sdk-typescript#653, tester-mcp-client#12; docs "Handle tool calls"
 pair.duplicate-result | A tool_use has a single tool_result. | qwen-code#8163, picoclaw#1793
+pair.server-tool | A provider's own tool has use and result, in order; the last message may wait. | \
+vellum-assistant#15911, omi#10616; docs "Server tools" (pause_turn)
+block.half | A thought is signed, and a compaction has a content. | \
+claude-code#63943, openclaw#84430, vercel/ai#13335
+marks.too-many | A request has at most four cache marks. | Bike4Mind#2127; docs "Prompt caching"
 id.pattern | The id of a tool_use matches ^[a-zA-Z0-9_-]+$. | opencode#1279
 id.duplicate | The tool_use ids of a request differ. | claude-code#20700, opencode#1279
 args.not-object | The input of a tool_use is an object. | claude-code#6696, prism#659
@@ -104,15 +120,16 @@ _TARGETS = (
     "langchain",
 )
 _SHARED = rules_of(_EVERYWHERE, *_TARGETS)
+_KEYED = rules_of(_KEYS, "openai-chat", "anthropic", "openai-responses", "mistral")
 
 RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
     {
-        "openai-chat": _SHARED + rules_of(_OPENAI, "openai-chat"),
-        "anthropic": _SHARED + rules_of(_ANTHROPIC, "anthropic"),
-        "openai-responses": _SHARED + responses.RULES,
+        "openai-chat": _SHARED + _KEYED + rules_of(_OPENAI, "openai-chat"),
+        "anthropic": _SHARED + _KEYED + rules_of(_ANTHROPIC, "anthropic"),
+        "openai-responses": _SHARED + _KEYED + responses.RULES,
         "gemini": _SHARED + gemini.RULES,
         "bedrock": _SHARED + bedrock.RULES,
-        "mistral": _SHARED + mistral.RULES,
+        "mistral": _SHARED + _KEYED + mistral.RULES,
         "langchain": _SHARED + langchain.RULES,
     }
 )
@@ -143,7 +160,11 @@ def check(messages: Sequence[JSON], target: str, *, system: JSON = None) -> list
     messages = [checker.read(message) for message in messages]
     for index, message in enumerate(messages):
         found += [(index, rule, text) for rule, text in _surrogates(message)]
-        found += [(index, rule, text) for rule, text in _message(message, checker)]
+        broken = list(_message(message, checker))
+        # The keys of anything but a message say nothing.
+        if all(rule != "shape.message" for rule, _ in broken):
+            broken += foreign_keys(target, message)
+        found += [(index, rule, text) for rule, text in broken]
     found += checker.of_request(messages)
     in_order = sorted(found, key=lambda finding: finding[0])
     return [Violation(rule, index, text) for index, rule, text in in_order]
@@ -165,14 +186,9 @@ def _surrogates(part: JSON) -> Here:
 # OpenAI chat completions
 
 
-def _openai_system(system: JSON) -> Here:
-    if system is not None:
-        yield "system.shape", "a system parameter is given; send a first message of role system"
-
-
 def _openai_message(message: JSONObject) -> Here:
     role, content = message["role"], message.get("content")
-    if content is None and role == "assistant":
+    if content in (None, "") and role == "assistant":
         if not any(message.get(key) for key in ("tool_calls", "function_call", "refusal", "audio")):
             yield "content.empty", "an assistant message has no content and no calls; drop it"
     elif not (isinstance(content, str) or (content and typed(content))):
@@ -195,7 +211,7 @@ def _openai_calls(message: JSONObject) -> Here:
         yield from _openai_body(body, "input" if custom else "arguments")
     if legacy is not None:
         yield from _openai_body(legacy, "arguments")
-    for call_id in repeated(_openai_ids(message)):
+    for call_id in repeated(chat_ids(message)):
         yield "id.duplicate", f"several calls have the id {show(call_id)}; give each its own"
 
 
@@ -203,16 +219,11 @@ def _openai_body(body: JSON, key: str) -> Here:
     if not isinstance(body, dict):
         yield "shape.tool-calls", f"a call's body is {show(body)}; send its name and {key}"
         return
-    name, arguments = show(body.get("name")), body.get(key)
-    if not matches(r"[a-zA-Z0-9_-]{1,64}", body.get("name")):
-        yield "name.pattern", f"a function name is {name}; use 1 to 64 letters, digits, _ and -"
+    name, arguments = body.get("name"), body.get(key)
+    yield from tool_name(name, "function")
     if not isinstance(arguments, str):
-        yield "args.not-string", f"{key} of {name} is {show(arguments)}; dump it to a JSON string"
-
-
-def _openai_ids(message: JSON) -> list[str]:
-    calls = get(message, "tool_calls") if get(message, "role") == "assistant" else None
-    return [call["id"] for call in dicts(calls) if filled(call.get("id"))]
+        text = f"{key} of {show(name)} is {show(arguments)}; dump it to a JSON string"
+        yield "args.not-string", text
 
 
 def _openai_pairs(messages: Sequence[JSON]) -> There:
@@ -224,11 +235,11 @@ def _openai_pairs(messages: Sequence[JSON]) -> There:
         call_id = get(message, "tool_call_id")
         if get(message, "role") != "tool":
             caller = index
-            waiting += [(index, asked) for asked in dict.fromkeys(_openai_ids(message))]
+            waiting += [(index, asked) for asked in dict.fromkeys(chat_ids(message))]
         elif filled(call_id):  # otherwise it breaks id.missing
             home = next((call for call in reversed(waiting) if call[1] == call_id), None)
             waiting = [call for call in waiting if call is not home]
-            again = home is None and caller >= 0 and call_id in _openai_ids(messages[caller])
+            again = home is None and caller >= 0 and call_id in chat_ids(messages[caller])
             if home is None or home[0] != caller:
                 yield index, *_openai_stray(call_id, home, again)
     for index, call_id in waiting:
@@ -253,13 +264,9 @@ _HOLDER = {"tool_use": "assistant", "tool_result": "user"}
 
 def _anthropic_system(system: JSON) -> Here:
     blocks = system if isinstance(system, list) else [{"type": "text", "text": system}]
-    filled_texts = [get(block, "type") == "text" and _says(get(block, "text")) for block in blocks]
+    filled_texts = [get(block, "type") == "text" and says(get(block, "text")) for block in blocks]
     if system is not None and not (filled_texts and all(filled_texts)):
         yield "system.shape", "system is not text, or some of it is blank; omit blank text"
-
-
-def _says(value: JSON) -> bool:
-    return isinstance(value, str) and value.strip() != ""
 
 
 def _anthropic_message(message: JSONObject) -> Here:
@@ -292,8 +299,7 @@ def _anthropic_use(block: JSONObject) -> Here:
     call_id, name, arguments = block.get("id"), block.get("name"), block.get("input")
     if not matches(r"[a-zA-Z0-9_-]+", call_id):
         yield "id.pattern", f"a tool_use id is {show(call_id)}; map it to letters, digits, _ and -"
-    if not matches(r"[a-zA-Z0-9_-]{1,128}", name):
-        yield "name.pattern", f"a tool name is {show(name)}; use 1 to 128 letters, digits, _ and -"
+    yield from tool_name(name, most=128)
     if not isinstance(arguments, dict):
         yield "args.not-object", f"input of {show(name)} is {show(arguments)}; send an object"
 
@@ -310,42 +316,71 @@ def _speaks(block: JSONObject) -> bool:
     return block.get("type") != "text" or filled(block.get("text"))
 
 
-_BLOCKS = {"text": _anthropic_text, "tool_use": _anthropic_use, "tool_result": _anthropic_result}
+def _anthropic_half(block: JSONObject) -> Here:
+    kind = block["type"]
+    key = {"thinking": "signature", "redacted_thinking": "data"}.get(kind, "content")
+    if not filled(block.get(key)):
+        yield "block.half", f"a {kind} has no {key}, as of an interrupted stream; drop it"
+
+
+_BLOCKS = {
+    "text": _anthropic_text,
+    "tool_use": _anthropic_use,
+    "tool_result": _anthropic_result,
+    **dict.fromkeys(("thinking", "redacted_thinking", "compaction"), _anthropic_half),
+}
 
 
 def _anthropic_request(messages: Sequence[JSON]) -> There:
-    yield from _anthropic_order([get(message, "role") for message in messages])
-    yield from _anthropic_empty(messages)
-    yield from _anthropic_ids(messages)
-    if messages and get(messages[-1], "role") == "assistant":
-        yield from _anthropic_end(len(messages) - 1, messages[-1])
-    for index, (before, after) in enumerate(pairwise((None, *messages, None))):
-        yield from _anthropic_pairs(index, _ids(before, "tool_use", "id"), after)
-
-
-def _anthropic_order(roles: list[JSON]) -> There:
-    if roles[:1] == ["assistant"]:
-        yield 0, "order.first-not-user", "the assistant speaks first; put a user message before"
-    for index, (before, role) in enumerate(pairwise(roles), start=1):
-        if before == role and role in _HOLDER.values():
-            yield index, "order.alternate", f"two {role} messages in a row; merge them"
-    if roles[-1:] == ["assistant"]:
-        text = "the assistant speaks last, a prefill that newer models refuse; drop it"
-        yield len(roles) - 1, "order.last-assistant", text
-
-
-def _anthropic_empty(messages: Sequence[JSON]) -> There:
+    yield from _anthropic_order(messages)
+    yield from served_pairs(messages, _served, may_wait=True)
+    marks = sum("cache_control" in block for block in _every_block(messages))
+    if marks > 4:
+        yield -1, "marks.too-many", f"the request has {marks} cache marks; keep the newest four"
     for index, message in enumerate(messages):
         role, final = get(message, "role"), index == len(messages) - 1
         if get(message, "content") in ("", []) and not (final and role == "assistant"):
             yield index, "content.empty", "a message is empty; drop it"
+    text = "the tool_use id {} was used before; give each its own"
+    yield from reused_ids(messages, _called, text)
+    if messages and get(messages[-1], "role") == "assistant":
+        yield from _anthropic_end(len(messages) - 1, messages[-1])
+    yield from answers_next(messages, _called, _answered, "tool_use", "tool_result")
+
+
+def _every_block(messages: Sequence[JSON]) -> Iterator[JSONObject]:
+    """Yield the blocks of all messages, and those inside of results."""
+    for message in messages:
+        for block in dicts(get(message, "content")):
+            yield block
+            yield from dicts(block.get("content"))
+
+
+def _served(message: JSON) -> Iterator[tuple[str, JSON]]:
+    """Yield ("use" or "result", id) of the blocks of the provider's own tools in a message."""
+    for block in dicts(get(message, "content")) if get(message, "role") == "assistant" else ():
+        kind = block.get("type")
+        if isinstance(kind, str) and kind.endswith("_tool_use"):
+            yield "use", block.get("id")
+        elif isinstance(kind, str) and kind.endswith("_tool_result"):
+            yield "result", block.get("tool_use_id")
+
+
+def _anthropic_order(messages: Sequence[JSON]) -> There:
+    yield from alternating(messages)
+    last = messages[-1] if messages else None
+    halves = [call_id for _, call_id in _served(last)]
+    paused = any(halves.count(call_id) == 1 for call_id in halves)
+    if get(last, "role") == "assistant" and not paused:
+        text = "the assistant speaks last, a prefill that newer models refuse; drop it"
+        yield len(messages) - 1, "order.last-assistant", text
 
 
 def _anthropic_end(index: int, message: JSON) -> There:
     content = get(message, "content")
     blocks = [{"text": content}] if isinstance(content, str) else dicts(content)
     text: JSON = blocks[-1].get("text") if blocks else None
-    if _says(text) and text != text.rstrip():
+    if says(text) and text != text.rstrip():
         yield index, "content.trailing-ws", "the final text ends in whitespace; strip it"
 
 
@@ -354,42 +389,18 @@ def _blocks(message: JSON, kind: str) -> list[JSONObject]:
     return [block for block in blocks if block.get("type") == kind]
 
 
-def _ids(message: JSON, kind: str, key: str) -> list[str]:
-    return [block[key] for block in _blocks(message, kind) if filled(block.get(key))]
+def _called(message: JSON) -> list[str]:
+    return ids_in(_blocks(message, "tool_use"))
 
 
-def _anthropic_ids(messages: Sequence[JSON]) -> There:
-    seen: set[str] = set()
-    for index, message in enumerate(messages):
-        for call_id in _ids(message, "tool_use", "id"):
-            if call_id in seen:
-                text = f"the tool_use id {show(call_id)} was used before; give each its own"
-                yield index, "id.duplicate", text
-            seen.add(call_id)
-
-
-def _anthropic_pairs(index: int, asked: list[str], message: JSON) -> There:
-    results = [block.get("tool_use_id") for block in _blocks(message, "tool_result")]
-    answers = [result for result in results if result in asked]
-    for call_id in dict.fromkeys(asked):
-        if call_id not in answers:
-            text = f"no tool_result answers {show(call_id)} in the next message; add one"
-            yield index - 1, "pair.missing-result", text
-    for result in results:
-        if result not in asked:
-            text = f"no tool_use {show(result)} in the message before; drop the result"
-            yield index, "pair.orphan-result", text
-    for call_id in repeated(answers):
-        yield index, "pair.duplicate-result", f"{show(call_id)} has several results; keep one"
-    first = [block.get("type") for block in dicts(get(message, "content"))][: len(results)]
-    if any(kind != "tool_result" for kind in first):
-        yield index, "pair.result-first", "something precedes a tool_result; put results first"
+def _answered(message: JSON) -> list[JSON]:
+    return [block.get("tool_use_id") for block in _blocks(message, "tool_result")]
 
 
 _CHECKERS = {
     "openai-chat": Checker(
         ("system", "developer", "user", "assistant", "tool", "function"),
-        _openai_system,
+        no_system("message of role system"),
         _openai_message,
         _openai_pairs,
     ),

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain, pairwise
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 
 from memman.entries import JSON, JSONObject
-from memman.formats.rules.rulebook import (
-    Checker,
-    Here,
-    There,
-    dicts,
-    filled,
-    get,
-    matches,
-    repeated,
-    rules_of,
-    show,
+from memman.formats.rules.checks import (
+    alternating,
+    answers_next,
+    reused_ids,
+    served_pairs,
+    tool_name,
 )
+from memman.formats.rules.rulebook import Checker, Here, There, matches, rules_of
+from memman.formats.rules.values import dicts, filled, get, ids_in, says, show
 
 RULES = rules_of(
     """
@@ -25,6 +23,7 @@ system.shape | A system prompt is text or blocks of text, none of them blank. | 
 botocore 1.44 SystemContentBlock; OpenHands#5339 (blank text)
 shape.message | A message is an object with the role user or assistant and at least one block. | \
 earendil-works/pi#3443; botocore 1.44 Message; house: its system role is not rendered
+shape.unknown-key | A message has only the keys role and content. | botocore 1.44 Message
 shape.block | A block is an object with something in it; text is text. | botocore 1.44 ContentBlock
 shape.block-role | Only an assistant uses tools; results, images and documents are the user's. | \
 docs API_runtime_Message
@@ -37,6 +36,8 @@ pair.missing-result | Each toolUse is answered in the user message that comes ne
 pydantic-ai#2327, claude-code#2697
 pair.orphan-result | A toolResult answers a toolUse of the message just before. | strands#1435
 pair.duplicate-result | A toolUse has a single toolResult. | strands#1435, pydantic-ai#2327
+pair.server-tool | A server tool has use and result, in order, in the assistant's messages. | \
+docs "Using built-in tools" (Amazon Nova); botocore 1.44 ToolUseBlock, ToolResultBlock
 pair.result-first | Results come before everything else in their message. | \
 anthropic-sdk-typescript#653 (Claude behind Converse)
 id.pattern | A toolUseId matches ^[a-zA-Z0-9_.:-]{1,64}$. | botocore 1.44 ToolUseBlock
@@ -64,12 +65,8 @@ _TITLE = r"(?! *\Z)(?!.*  )[a-zA-Z0-9_ ()\[\]-]{1,200}"
 
 def _system(system: JSON) -> Here:
     blocks = system if isinstance(system, list) else [{"text": system}]
-    if system is not None and not (blocks and all(_says(get(b, "text")) for b in blocks)):
+    if system is not None and not (blocks and all(says(get(b, "text")) for b in blocks)):
         yield "system.shape", "system is not text, or some of it is blank; omit blank text"
-
-
-def _says(value: JSON) -> bool:
-    return isinstance(value, str) and value.strip() != ""
 
 
 def _message(message: JSONObject) -> Here:
@@ -82,7 +79,8 @@ def _message(message: JSONObject) -> Here:
             yield "shape.block", f"a block is {show(block)}, or empty; drop it"
             continue
         for kind in _HOLDER.keys() & block.keys():
-            if message["role"] != _HOLDER[kind]:
+            served = kind == "toolResult" and _is_served(block[kind])
+            if message["role"] != ("assistant" if served else _HOLDER[kind]):
                 yield (
                     "shape.block-role",
                     f"{kind} is in a message of the {message['role']}; move it",
@@ -115,8 +113,7 @@ def _block(block: JSONObject) -> Here:
 
 def _use(body: JSONObject) -> Here:
     name = body.get("name")
-    if not matches(r"[a-zA-Z0-9_-]{1,64}", name):
-        yield "name.pattern", f"a tool name is {show(name)}; use 1 to 64 letters, digits, _ and -"
+    yield from tool_name(name)
     if not isinstance(body.get("input"), dict):
         yield "args.not-object", f"input of {show(name)} is not an object; send one"
 
@@ -136,35 +133,35 @@ def _result(body: JSONObject) -> Here:
 
 def _bodies(message: JSON, kind: str) -> list[JSONObject]:
     held = get(message, "role") == _HOLDER[kind]
-    return dicts([block.get(kind) for block in dicts(get(message, "content"))]) if held else []
+    bodies = dicts([block.get(kind) for block in dicts(get(message, "content"))]) if held else []
+    return [body for body in bodies if not _is_served(body)]
 
 
-def _ids(message: JSON, kind: str) -> list[str]:
-    bodies = _bodies(message, kind)
-    return [body["toolUseId"] for body in bodies if filled(body.get("toolUseId"))]
+def _is_served(body: JSON) -> bool:
+    """Return True for a call or result of the provider's own tool: only these have a type."""
+    return filled(get(body, "type"))
+
+
+def _served(message: JSON) -> Iterator[tuple[str, JSON]]:
+    for block in dicts(get(message, "content")):
+        for kind, half in (("toolUse", "use"), ("toolResult", "result")):
+            if _is_served(block.get(kind)):
+                yield half, block[kind].get("toolUseId")
+
+
+def _ids(kind: str, message: JSON) -> list[str]:
+    return ids_in(_bodies(message, kind), "toolUseId")
 
 
 def _request(messages: Sequence[JSON]) -> There:
-    roles = [get(message, "role") for message in messages]
-    if roles[:1] == ["assistant"]:
-        yield 0, "order.first-not-user", "the assistant speaks first; put a user message before"
-    if roles[-1:] == ["assistant"]:
-        yield len(roles) - 1, "order.last-assistant", "the assistant speaks last; drop it"
-    for index, (before, role) in enumerate(pairwise(roles), start=1):
-        if before == role and role in ("user", "assistant"):
-            yield index, "order.alternate", f"two {role} messages in a row; merge them"
+    yield from alternating(messages)
+    if messages and get(messages[-1], "role") == "assistant":
+        yield len(messages) - 1, "order.last-assistant", "the assistant speaks last; drop it"
     yield from _documents(messages)
-    seen: set[str] = set()
-    for index, (before, after) in enumerate(pairwise((None, *messages, None))):
-        yield from _pairs(index, _ids(before, "toolUse"), after)
-        for call_id in _ids(after, "toolUse"):
-            if call_id in seen:
-                yield (
-                    index,
-                    "id.duplicate",
-                    f"the toolUseId {show(call_id)} was used before; map it",
-                )
-            seen.add(call_id)
+    yield from served_pairs(messages, _served)
+    called, answered = partial(_ids, "toolUse"), partial(_ids, "toolResult")
+    yield from answers_next(messages, called, answered, "toolUse", "toolResult")
+    yield from reused_ids(messages, called, "the toolUseId {} was used before; map it")
 
 
 def _documents(messages: Sequence[JSON]) -> There:
@@ -180,23 +177,6 @@ def _documents(messages: Sequence[JSON]) -> There:
                 yield index, "document.duplicate", text
             if isinstance(name, str):
                 seen.add(name)
-
-
-def _pairs(index: int, asked: list[str], message: JSON) -> There:
-    results = _ids(message, "toolResult")
-    for call_id in dict.fromkeys(asked):
-        if call_id not in results:
-            text = f"no toolResult answers {show(call_id)} in the next message; add one"
-            yield index - 1, "pair.missing-result", text
-    for result in results:
-        if result not in asked:
-            text = f"no toolUse {show(result)} in the message before; drop the result"
-            yield index, "pair.orphan-result", text
-    for call_id in repeated([result for result in results if result in asked]):
-        yield index, "pair.duplicate-result", f"{show(call_id)} has several results; keep one"
-    first = dicts(get(message, "content"))[: len(results)]
-    if any("toolResult" not in block for block in first):
-        yield index, "pair.result-first", "something precedes a toolResult; put results first"
 
 
 CHECKER = Checker(("user", "assistant"), _system, _message, _request)

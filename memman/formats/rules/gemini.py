@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from memman.entries import JSON, JSONObject
-from memman.formats.rules.rulebook import Checker, Here, There, dicts, get, matches, rules_of, show
+from memman.formats.rules.checks import served_pairs
+from memman.formats.rules.rulebook import Checker, Here, There, matches, rules_of
+from memman.formats.rules.values import dicts, filled, get, says, show
 
 RULES = rules_of(
     """
@@ -15,6 +17,7 @@ system.shape | A system prompt is text that is not blank. | \
 house: it is sent as a content with one part, for which content.empty holds
 shape.message | A content is an object with the role user or model, or none (it is the user's then), \
 and at least one part. | agno#5843; google-genai 3.4 Content
+shape.unknown-key | A content has only the keys role and parts. | google-genai 3.4 Content
 shape.part | A part is an object that has data or a signature, and text is text. | \
 CLIProxyAPI#1293, boldsoftware/sketch#68; google-genai 3.4 Part; docs "Thought signatures"
 shape.part-role | Only the model calls functions, only the user answers them. | \
@@ -30,6 +33,8 @@ pair.orphan-result | Responses come immediately after the content with their cal
 GoogleCloudPlatform/generative-ai#368, gemini-cli#26956
 pair.mismatch | A response has the name of a call, and its id where that has one. | \
 docs "Function calling" (parallel calls are matched by id or name)
+pair.server-tool | A call of Google's own tool has its result, with its id, behind it. | \
+house: their ids pair them; google-genai 3.6 ExecutableCode, CodeExecutionResult, ToolCall, ToolResponse
 pair.response-alone | A content with responses has nothing else. | opencode#43479
 args.not-object | The args of a call are an object, where there are any. | \
 google-genai 3.4 FunctionCall
@@ -40,6 +45,12 @@ gemini-cli#2966, kaitranntt/ccs#25, cline#7339
     "gemini",
 )
 _HOLDER = {"functionCall": "model", "functionResponse": "user"}
+_SERVED = {
+    "executableCode": "use",
+    "codeExecutionResult": "result",
+    "toolCall": "use",
+    "toolResponse": "result",
+}
 # The keys that describe a part and are not one themselves.
 _ABOUT = {"thought", "videoMetadata", "mediaResolution", "partMetadata"}
 _UNDERSCORED = re.compile("_([a-z])")
@@ -47,7 +58,7 @@ _NAME = r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"
 
 
 def _system(system: JSON) -> Here:
-    if system is not None and not (isinstance(system, str) and system.strip()):
+    if system is not None and not says(system):
         yield "system.shape", "system is not text, or blank; omit it"
 
 
@@ -94,12 +105,20 @@ def _bodies(content: JSON, kind: str) -> list[JSONObject]:
     return dicts([part.get(kind) for part in dicts(get(content, "parts"))]) if held else []
 
 
+def _served(content: JSON) -> Iterator[tuple[str, JSON]]:
+    for part in dicts(get(content, "parts")):
+        for kind in part.keys() & _SERVED.keys():
+            if filled(call_id := get(part[kind], "id")):
+                yield _SERVED[kind], call_id
+
+
 def _request(contents: Sequence[JSON]) -> There:
     roles = [get(content, "role") for content in contents]
     if roles[:1] == ["model"]:
         yield 0, "order.first-not-user", "the model speaks first; put a user content before"
     if roles[-1:] == ["model"]:
         yield len(roles) - 1, "order.last-assistant", "the model speaks last; let the user go on"
+    yield from served_pairs(contents, _served)
     for index, (before, after) in enumerate(pairwise((None, *contents, None))):
         yield from _pairs(index, before, after)
         role = get(after, "role")

@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memman.entries import JSON, JSONObject
-from memman.formats.rules.rulebook import (
-    Checker,
-    Here,
-    There,
-    answers_in_place,
-    dicts,
-    filled,
-    get,
-    repeated,
-    rules_of,
-    show,
-)
+from memman.formats.rules.checks import answers_in_place, no_system
+from memman.formats.rules.rulebook import Checker, Here, There, rules_of
+from memman.formats.rules.values import dicts, filled, get, ids_in, repeated, show
 
 RULES = rules_of(
     """
@@ -65,11 +56,6 @@ def _data(message: JSON) -> JSONObject:
     return data if isinstance(data, dict) else {}
 
 
-def _system(system: JSON) -> Here:
-    if system is not None:
-        yield "system.shape", "a system parameter is given; send a first message of type system"
-
-
 def _message(message: JSON) -> Here:
     kind, data = _kind(message), _data(message)
     if not kind:
@@ -113,8 +99,7 @@ def _called(message: JSON) -> list[str]:
     if _kind(message) != "ai":
         return []
     data = _data(message)
-    calls = dicts(data.get("tool_calls")) + dicts(data.get("invalid_tool_calls"))
-    return [call["id"] for call in calls if filled(call.get("id"))]
+    return ids_in(dicts(data.get("tool_calls")) + dicts(data.get("invalid_tool_calls")))
 
 
 def _ids(messages: Sequence[JSON]) -> There:
@@ -131,4 +116,4 @@ def _answered(message: JSON) -> tuple[bool, JSON]:
     return _kind(message) == "tool", _data(message).get("tool_call_id")
 
 
-CHECKER = Checker((), _system, _message, _request)
+CHECKER = Checker((), no_system("message of type system"), _message, _request)

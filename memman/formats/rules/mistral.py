@@ -11,20 +11,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from memman.entries import JSON, JSONObject
-from memman.formats.rules.rulebook import (
-    Checker,
-    Here,
-    There,
-    answers_in_place,
-    dicts,
-    filled,
-    get,
-    matches,
-    repeated,
-    rules_of,
-    show,
-    typed,
-)
+from memman.formats.rules.checks import answers_in_place, no_system, tool_name
+from memman.formats.rules.rulebook import Checker, Here, There, matches, rules_of
+from memman.formats.rules.values import chat_ids, dicts, get, ids_in, repeated, show, typed
 
 RULES = rules_of(
     """
@@ -63,7 +52,6 @@ name.pattern | A tool name matches ^[a-zA-Z0-9_-]{1,64}$. | mistral-common 1.13 
     "mistral",
 )
 _ID = r"[a-zA-Z0-9]{9}"
-_NAME = r"[a-zA-Z0-9_-]{1,64}"
 _AFTER = {
     "system": ("system", "user", "assistant"),
     "user": ("system", "user", "assistant"),
@@ -71,11 +59,6 @@ _AFTER = {
     "tool": ("assistant", "tool"),
 }
 _SPOKEN = ("text", "thinking", "reference")
-
-
-def _system(system: JSON) -> Here:
-    if system is not None:
-        yield "system.shape", "a system parameter is given; send a first message of role system"
 
 
 def _message(message: JSONObject) -> Here:
@@ -91,7 +74,7 @@ def _message(message: JSONObject) -> Here:
     if role == "tool":
         yield from _id("a tool_call_id", message.get("tool_call_id"))
         if message.get("name") is not None:
-            yield from _name(message["name"])
+            yield from tool_name(message["name"])
 
 
 def _spoken(content: JSON) -> Here:
@@ -110,22 +93,17 @@ def _calls(calls: JSON) -> Here:
             yield "shape.tool-calls", "a call has no function; send its name and arguments"
             continue
         yield from _id("a call's id", call.get("id"))
-        yield from _name(body.get("name"))
+        yield from tool_name(body.get("name"))
         if not isinstance(body.get("arguments"), str | dict):
             given = show(body.get("arguments"))
             yield "args.shape", f"arguments are {given}; send a JSON string or an object"
-    for call_id in repeated([call["id"] for call in dicts(calls) if filled(call.get("id"))]):
+    for call_id in repeated(ids_in(dicts(calls))):
         yield "id.duplicate", f"several calls have the id {show(call_id)}; give each its own"
 
 
 def _id(what: str, value: JSON) -> Here:
     if not matches(_ID, value):
         yield "id.pattern", f"{what} is {show(value)}; map it to nine letters and digits"
-
-
-def _name(value: JSON) -> Here:
-    if not matches(_NAME, value):
-        yield "name.pattern", f"a tool name is {show(value)}; use 1 to 64 letters, digits, _ and -"
 
 
 def _request(messages: Sequence[JSON]) -> There:
@@ -135,7 +113,7 @@ def _request(messages: Sequence[JSON]) -> There:
             yield index, "order.unexpected", _mended(role, before)
     if roles and roles[0] == "tool":
         yield 0, "order.unexpected", "a tool speaks first; drop its result, or send it as text"
-    if messages and _ids(messages[0]):
+    if messages and chat_ids(messages[0]):
         yield 0, "order.first-calls", "the first message makes calls; put a user message before"
     if len(roles) == 1 and roles[0] in ("assistant", "tool"):
         yield 0, "order.alone", f"a {roles[0]} message is alone; put a user message before"
@@ -145,7 +123,7 @@ def _request(messages: Sequence[JSON]) -> There:
     if roles and roles[-1] not in ("", "user", "tool") and not get(messages[-1], "prefix"):
         text = f"the last message is of role {show(roles[-1])}; end with a user's or a tool's"
         yield len(roles) - 1, "order.last", text
-    yield from answers_in_place(messages, _ids, _answered)
+    yield from answers_in_place(messages, chat_ids, _answered)
 
 
 def _role(message: JSON) -> str:
@@ -163,13 +141,8 @@ def _mended(role: str, before: str) -> str:
     return f"a {role} message follows a {before}'s; {repair.get(role, 'reorder them')}"
 
 
-def _ids(message: JSON) -> list[str]:
-    calls = get(message, "tool_calls") if get(message, "role") == "assistant" else None
-    return [call["id"] for call in dicts(calls) if filled(call.get("id"))]
-
-
 def _answered(message: JSON) -> tuple[bool, JSON]:
     return get(message, "role") == "tool", get(message, "tool_call_id")
 
 
-CHECKER = Checker(("system", "user", "assistant", "tool"), _system, _message, _request)
+CHECKER = Checker(tuple(_AFTER), no_system("message of role system"), _message, _request)

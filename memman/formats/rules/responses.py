@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memman.entries import JSON, JSONObject
-from memman.formats.rules.rulebook import (
-    Checker,
-    Here,
-    There,
-    dicts,
-    filled,
-    get,
-    matches,
-    rules_of,
-    show,
-    typed,
-)
+from memman.formats.rules.checks import no_system, tool_name
+from memman.formats.rules.rulebook import Checker, Here, There, rules_of
+from memman.formats.rules.values import dicts, filled, get, show, typed
+from memman.formats.wire.keys import item_types
 
 RULES = rules_of(
     """
@@ -24,6 +16,8 @@ system.shape | System text is an item, not a parameter. | \
 house: instructions hold for a single request (openai 3.54 ResponseCreateParams)
 shape.message | An item is an object with a type, or a message with a known role. | \
 openai 3.54 ResponseInputItemParam
+shape.item-type | An item has a type that the API has, or that of a call or its output. | \
+openai 3.57 ResponseInputItemParam
 shape.content | A message's content and an output is a string or typed parts. | \
 openai 3.54 EasyInputMessageParam, FunctionCallOutput
 shape.part-role | An assistant's parts are output_text or refusal, all others go in. | \
@@ -43,13 +37,13 @@ continue#8933, openai-node#1567, vercel/ai#7099
 )
 _ROLES = ("system", "developer", "user", "assistant")
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+# Calls that the provider answers in the same item.
+_HOSTED = (
+    "code_interpreter_call", "file_search_call", "image_generation_call", "mcp_call", "web_search_call",
+)  # fmt: skip
+_PAIRED = ("_call", "_use", "_request", "_output", "_result", "_response")  # types may be newer
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _SPOKEN = ("output_text", "refusal")
-
-
-def _system(system: JSON) -> Here:
-    if system is not None:
-        yield "system.shape", "a system parameter is given; send a first item of role system"
 
 
 def _item(item: JSON) -> Here:
@@ -57,7 +51,8 @@ def _item(item: JSON) -> Here:
     if kind == "":
         yield "shape.message", f"an item is {show(item)} without a type or a role; send one of them"
     elif kind == "message":
-        yield from _message(item)
+        spoken = item["role"] == "assistant"
+        yield from _content(item.get("content"), f"{item['role']} content", spoken)
     elif kind in _CALLS or kind in _OUTPUTS:
         if not (filled(item.get("call_id")) and len(item["call_id"]) <= 64):
             given = show(item.get("call_id"))
@@ -66,6 +61,8 @@ def _item(item: JSON) -> Here:
             yield from _content(item.get("output"), "an output", spoken=False)
         else:
             yield from _call(item, _CALLS[kind])
+    elif kind not in item_types("openai-responses") and not kind.endswith(_PAIRED):
+        yield "shape.item-type", f"the API has no item of the type {show(kind)}; drop it"
 
 
 def _kind(item: JSON) -> str:
@@ -74,11 +71,6 @@ def _kind(item: JSON) -> str:
         return "message" if get(item, "role") in _ROLES else ""
     kind = get(item, "type")
     return kind if isinstance(kind, str) else ""
-
-
-def _message(item: JSONObject) -> Here:
-    spoken = item["role"] == "assistant"
-    yield from _content(item.get("content"), f"{item['role']} content", spoken)
 
 
 def _content(content: JSON, what: str, spoken: bool) -> Here:
@@ -94,26 +86,42 @@ def _content(content: JSON, what: str, spoken: bool) -> Here:
 
 def _call(item: JSONObject, key: str) -> Here:
     name = item.get("name")
-    if not matches(r"[a-zA-Z0-9_-]{1,64}", name):
-        yield "name.pattern", f"a function name is {show(name)}; use 1 to 64 letters, digits, _ -"
+    yield from tool_name(name, "function")
     if not isinstance(item.get(key), str):
         given = show(item.get(key))
         yield "args.not-string", f"{key} of {show(name)} is {given}; dump it to a JSON string"
+
+
+def _half(item: JSON) -> tuple[str, str, JSON]:
+    """Return whether an item is a "call" or an "output", its tool and its id; by its name alone."""
+    kind = _kind(item)
+    if kind in _HOSTED:
+        return "", "", None
+    for end in ("_output", "_response"):
+        if kind.endswith(end):
+            keys = ("call_id", "approval_request_id", "id")
+            key = next((key for key in keys if filled(get(item, key))), "")
+            return "output", kind.removesuffix(end).removesuffix("_call"), get(item, key)
+    if kind.endswith(("_call", "_request")) or kind == "program":
+        tool = kind.removesuffix("_call").removesuffix("_request")
+        return "call", tool, get(item, "call_id") or get(item, "id")
+    return "", "", None
 
 
 def _request(items: Sequence[JSON]) -> There:
     called: dict[tuple[str, str], int] = {}
     answered: set[tuple[str, str]] = set()
     for index, item in enumerate(items):
-        kind, call_id = _kind(item), get(item, "call_id")
-        pair = (kind.removesuffix("_output"), call_id)
-        if kind in _CALLS and filled(call_id):
+        kind = _kind(item)
+        half, tool, call_id = _half(item)
+        pair = (tool, call_id)
+        if half == "call" and filled(call_id):
             if any(call_id == used for _, used in called):
                 yield index, "id.duplicate", f"{show(call_id)} was used before; give each its own"
             called.setdefault(pair, index)
-        elif kind in _OUTPUTS and filled(call_id):
+        elif half == "output" and filled(call_id):
             if pair not in called:
-                text = f"no {pair[0]} {show(call_id)} before; drop the output, or send it as text"
+                text = f"no {tool} {show(call_id)} before; drop the output, or send it as text"
                 yield index, "pair.orphan-result", text
             elif pair in answered:
                 yield index, "pair.duplicate-result", f"{show(call_id)} has an output; keep one"
@@ -131,7 +139,7 @@ def _goes_on(items: Sequence[JSON]) -> bool:
     kind = _kind(following)
     if kind == "message":
         return bool(get(following, "role") == "assistant")
-    return kind != "" and kind not in _OUTPUTS
+    return kind != "" and _half(following)[0] != "output"
 
 
-CHECKER = Checker((), _system, _item, _request)
+CHECKER = Checker((), no_system("item of role system"), _item, _request)
