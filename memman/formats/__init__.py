@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 
 from memman.display import did_you_mean, safe_repr, shape_of
 from memman.errors import FormatError, PluginNotFound
-from memman.formats.originals import original_messages
-from memman.formats.plain import fault_of, plain_items, plain_messages
-from memman.formats.renderer import Rendering, prompt_in
+from memman.formats.plain import LOGS, fault_of, log_of, plain_items, plain_messages
+from memman.formats.renderer import Rendering
+from memman.plugins import how_to_install
 from memman.protocols import Format
 
 __all__ = [
@@ -26,10 +26,8 @@ __all__ = [
     "candidates",
     "detect_format",
     "format_named",
-    "original_messages",
     "plain_items",
     "plain_messages",
-    "prompt_in",
 ]
 
 FormatName = Literal[
@@ -43,6 +41,7 @@ ALIASES: Final = {
     "claude": "anthropic",
     "google": "gemini",
 }
+_IN_THE_COMMAND: Final = f"`memman import FILE` reads it ({how_to_install('memman-cli')})"
 _MODULES: Final = {
     "openai-chat": ("openai_chat", "OpenAIChatFormat"),
     "anthropic": ("anthropic", "AnthropicFormat"),
@@ -80,6 +79,8 @@ def format_named(name: str, formats: Iterable[Format] | None = None) -> Format:
     form = (known.get(name) or known.get(ALIASES.get(name, ""))) if isinstance(name, str) else None
     if form is None:
         hint = did_you_mean(name, [*known, *ALIASES]) or ";"
+        if isinstance(name, str) and name in LOGS:
+            hint = f", but a log: {_IN_THE_COMMAND};"
         raise PluginNotFound(
             f"no message format is called {safe_repr(name)}{hint} known are {', '.join(known)}"
         )
@@ -112,6 +113,10 @@ def detect_format(messages: Sequence[Any], formats: Iterable[Format] | None = No
         raise FormatError(fault, index)
     if found:
         return found[0]
+    producer, is_read = log_of(messages)
+    if producer:
+        remedy = _IN_THE_COMMAND if is_read else "no format here reads it; pass the messages in it"
+        raise FormatError(f"these items are from a file of {producer}: {remedy}")
     first = shape_of(messages[0]) if messages else "nothing"
     raise FormatError(
         f"unknown message format; known are {', '.join(form.name for form in known)}. "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 
@@ -24,32 +24,35 @@ from memman.entries import (
     OpaquePart,
     Part,
     TextPart,
-    encode_json,
 )
 from memman.errors import FormatError
+from memman.formats.block_format import BlockFormat
+from memman.formats.calls import (
+    Reader,
+    Tool,
+    arguments_object,
+    call_entry,
+    encoded,
+    message_entries,
+    read_tools,
+    result_entry,
+)
 from memman.formats.parts import (
     Kept,
     arguments_of,
     data_of,
-    interleaved,
-    keeping,
     kept_of,
     opaque_dict,
     other_keys,
-    parts_framing,
     present,
     read_keyed,
-    wire_parts,
     with_kept,
 )
 from memman.formats.plain import parse_each
-from memman.formats.turns import BEGINS, GOES_ON, NO_RESULT, NOTHING, delimited, framed, system_note
-from memman.protocols import Call, Rendered, Turn
+from memman.formats.turns import NO_RESULT
+from memman.protocols import Call
 
 _NAME = "gemini"
-_MESSAGE_FRAMING = 3
-_CALL_FRAMING = 8
-_ODD_ARGUMENTS = "memman_arguments"
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_.-]")
 # Google documents this value for calls of other models: Gemini 3 rejects a turn whose first call has no
 # signature. Calls from Gemini are returned with their own.
@@ -71,6 +74,9 @@ _SNAKE = {
     "thought_signature": "thoughtSignature",
     "executable_code": "executableCode",
     "code_execution_result": "codeExecutionResult",
+    "tool_call": "toolCall",
+    "tool_response": "toolResponse",
+    "tool_type": "toolType",
     "video_metadata": "videoMetadata",
     "mime_type": "mimeType",
     "file_uri": "fileUri",
@@ -81,26 +87,26 @@ _ABOUT = {
     "thought", "videoMetadata", "mediaResolution", "media_resolution", "partMetadata", "part_metadata",
 }  # fmt: skip
 _KNOWN = frozenset(
-    ("text", "toolCall", "tool_call", "toolResponse", "tool_response",
-     "audioTranscription", "audio_transcription", *_ABOUT, *_SNAKE,
-     *_SNAKE.values())
+    ("text", "audioTranscription", "audio_transcription", *_ABOUT, *_SNAKE, *_SNAKE.values())
 )  # fmt: skip
-_NESTED = ("functionCall", "functionResponse", "inlineData", "fileData")
+_NESTED = (
+    "functionCall", "functionResponse", "inlineData", "fileData",
+    "executableCode", "codeExecutionResult", "toolCall", "toolResponse",
+)  # fmt: skip
 _URL_SAFE = "-_"
 _STANDARD_BASE64 = str.maketrans(_URL_SAFE, "+/")
 _URL_SAFE_BASE64 = str.maketrans("+/", _URL_SAFE)
 _Spelling = dict[str, str | None]
 
 
-class GeminiFormat:
+class GeminiFormat(BlockFormat):
     """`{"role": "user" | "model", "parts": [...]}` with a separate system prompt, and back."""
 
     name = _NAME
-    request_framing = 4
-    message_framing = _MESSAGE_FRAMING
-    joins = True
-    edges: tuple[str, ...] = (BEGINS, GOES_ON)
-    inline_system = False
+    message_framing = 3
+    _call_framing = 8
+    _role = "model"
+    _key = "parts"
 
     # ------------------------------------------------------------ in
 
@@ -108,8 +114,12 @@ class GeminiFormat:
         """Return the highest certainty for contents with parts, which no other format has."""
         if not messages or not all(map(_is_content, messages)):
             return 0
-        parts = [part for message in messages for part in message["parts"]]
-        return 4 if all(not part or _KNOWN & part.keys() for part in parts) else 0
+        # A content without a role is a prompt of its own; among others it is another program's message.
+        if len(messages) > 1 and not all("role" in message for message in messages):
+            return 0
+        parts = [part for message in messages for part in message["parts"] or ()]
+        typed = any("type" in part for part in parts)
+        return 4 if not typed and all(not part or _KNOWN & part.keys() for part in parts) else 0
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
         """Return one entry for a content's text and other parts, one for each call and response."""
@@ -117,18 +127,6 @@ class GeminiFormat:
         return parse_each(messages, lambda message, label: _parse_content(message, label, names))
 
     # ------------------------------------------------------------ out
-
-    def render(self, turn: Turn) -> Rendered:
-        """Return the contents of a turn without empty texts, which the provider rejects."""
-        if turn.kind == "assistant":
-            return _render_model(turn)
-        entry = turn.entries[0]
-        if turn.kind == "user":
-            return _render_user(entry)
-        if turn.kind == "system":
-            return system_note(entry, _MESSAGE_FRAMING, _of_user)
-        text, extras = delimited(turn)
-        return Rendered((_of_user(text),), _MESSAGE_FRAMING, extras)
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Join adjacent contents of one role; responses to calls stay separate."""
@@ -140,15 +138,111 @@ class GeminiFormat:
         """Join two parts of one content as it was added."""
         return {**with_kept(left, right), "parts": [*left["parts"], *right["parts"]]}
 
-    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """Begin and end the conversation with the user."""
-        return framed(messages, "model", _of_user)
+    # ------------------------------------------------------------ parts
+
+    def _users(self, content: JSON, *kept: Kept) -> JSONObject:
+        """Return a user's content with its kept keys; one without a role is the user's too."""
+        message = super()._users(content, *kept)
+        for each in kept:
+            role = each.spelled.get("message", {}).get("role", "user")
+            if role is None:
+                message["role"] = None
+            elif role == "":
+                message.pop("role", None)
+        return message
+
+    def _blocks(
+        self, content: Content, kept: Kept, extras: list[str], spoken: bool = False
+    ) -> list[JSONObject | None]:
+        """Return the parts of a content in their original spelling, None for those that are left out."""
+        sent = super()._blocks(content, kept, extras, spoken)
+        if not kept.spelled:
+            return sent
+        return [
+            part and _as_spelled(part, kept.spelled.get(str(index)))
+            for index, part in enumerate(sent)
+        ]
+
+    def _wire_part(self, part: Part) -> JSONObject | None:
+        return _wire_part(part)
+
+    def _wire_calls(self, calls: Sequence[Call], extras: list[str]) -> list[tuple[str, JSONObject]]:
+        """Return the parts of calls, each with its entry's id; the first of a function is signed."""
+        found: list[tuple[str, JSONObject]] = []
+        signed = False
+        for call in calls:
+            kept = kept_of(call.entry, _NAME)
+            wire = self._wire_own(call.entry, call) if call.beside else None
+            if wire is None:
+                wire = self._wire_call(call, extras)
+                if not signed and kept.style != "unsigned":
+                    wire.setdefault("thoughtSignature", _NO_SIGNATURE)
+                wire, signed = _as_spelled(wire, kept.spelled.get("")), True
+            found.append((call.entry.id, wire))
+        return found
+
+    def _wire_own(self, half: Entry | None, call: Call) -> JSONObject | None:
+        """Return a call or its result in the form of the provider's own tools; None if it has none."""
+        own = super()._wire_own(half, call)
+        return own and _as_spelled(own, kept_of(half, _NAME).spelled.get(""))
+
+    def _wire_call(self, call: Call, extras: list[str]) -> JSONObject:
+        entry = call.entry
+        kept = kept_of(entry, _NAME)
+        arguments = arguments_object(entry, extras)
+        body: JSONObject = {"name": _wire_name(entry.name), "args": arguments}
+        if kept.blank == "absent" and not arguments:
+            del body["args"]
+        if entry.call_id is not None:
+            body["id"] = call.wire_id
+        return with_kept({"functionCall": with_kept(body, kept.body)}, kept.block)
+
+    def _results(self, calls: Sequence[Call], extras: list[str]) -> list[JSONObject]:
+        """Return one response for each call, then their parts other than text.
+
+        Models before Gemini 3 accept only the response inside it.
+        """
+        contents = super()._results(calls, extras)
+        results = present(call.result for call in calls)
+        beyond = [
+            part
+            for result in results
+            if kept_of(result, _NAME).order != "nested"
+            for part in self._beyond_text(result, extras)
+        ]
+        return [*contents, self._users(beyond)] if beyond else contents
+
+    def _wire_result(self, call: Call, extras: list[str]) -> JSONObject:
+        result = call.result
+        body: JSONObject = {"name": _wire_name(call.entry.name)}
+        extras.append(body["name"])  # sent again next to the call's own, and in no entry's count
+        if call.entry.call_id is not None:
+            body["id"] = call.wire_id
+        if result is None:
+            extras.append(NO_RESULT)
+            return {"functionResponse": {**body, "response": {"output": NO_RESULT}}}
+        kept = kept_of(result, _NAME)
+        body["response"] = _response_of(result, kept)
+        if kept.order == "nested" and not isinstance(result.content, str):
+            body["parts"] = self._beyond_text(result, extras)
+        found = with_kept({"functionResponse": with_kept(body, kept.body)}, kept.block)
+        return _as_spelled(found, kept.spelled.get(""))
+
+    def _beyond_text(self, result: Entry, extras: list[str]) -> list[JSONObject]:
+        """Return the parts of a result that are not text."""
+        kept, content = kept_of(result, _NAME), result.content
+        if isinstance(content, str):
+            return []
+        rest = tuple(part for part in content if not isinstance(part, TextPart))
+        return present(self._blocks(rest, Kept(parts=kept.parts, spelled=kept.spelled), extras))
 
 
 def _is_content(message: JSON) -> bool:
     if not isinstance(message, dict) or message.get("role", "user") not in (*_ROLES, None):
         return False
-    parts = message.get("parts")
+    parts = message.get("parts", "")
+    if parts is None:  # a reply that a filter stopped
+        return True
     return isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
 
 
@@ -161,81 +255,7 @@ def _has_response(message: JSONObject) -> bool:
     return any(key in part for part in message["parts"] for key in responses)
 
 
-def _content(role: str, parts: list[JSONObject]) -> JSONObject:
-    return {"role": role, "parts": parts}
-
-
-def _as_users(parts: list[JSONObject], *kept: Kept) -> JSONObject:
-    """Return a user's content with its kept keys; one without a role is the user's too."""
-    message = _content("user", parts)
-    for each in kept:
-        message = with_kept(message, each.message)
-        role = each.spelled.get("message", {}).get("role", "user")
-        if role is None:
-            message["role"] = None
-        elif role == "":
-            message.pop("role", None)
-    return message
-
-
-def _of_user(text: str) -> JSONObject:
-    return _content("user", [{"text": text}])
-
-
 # ---------------------------------------------------------------- rendering
-
-
-def _render_user(entry: Entry) -> Rendered:
-    kept = kept_of(entry, _NAME)
-    extras: list[str] = []
-    parts = present(_wire(entry.content, kept, extras))
-    if not parts:
-        return NOTHING
-    message = _as_users(parts, kept)
-    return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
-
-
-def _render_model(turn: Turn) -> Rendered:
-    extras: list[str] = []
-    calls = [_wire_call(call, extras) for call in turn.calls]
-    if calls and kept_of(turn.calls[0].entry, _NAME).style != "unsigned":
-        calls[0].setdefault("thoughtSignature", _NO_SIGNATURE)
-    calls = [
-        _as_spelled(wire, kept_of(call.entry, _NAME).spelled.get(""))
-        for wire, call in zip(calls, turn.calls, strict=True)
-    ]
-    kept = kept_of(turn.entries[0] if turn.entries else turn.calls[0].entry, _NAME)
-    spoken = [
-        part
-        for entry in turn.entries
-        for part in _wire(entry.content, kept_of(entry, _NAME), extras)
-    ]
-    parts = interleaved(kept.order, spoken, calls)
-    if not parts:
-        return NOTHING
-    message = with_kept(_content("model", parts), kept.message)
-    framing = _MESSAGE_FRAMING + sum(1 + parts_framing(entry.content) for entry in turn.entries)
-    if not calls:
-        return Rendered((message,), framing, tuple(extras))
-    framing += _MESSAGE_FRAMING + 2 * _CALL_FRAMING * len(calls)
-    results = _responses(turn.answers, extras)
-    spoken_of = (*turn.entries, *(call.entry for call in turn.calls))
-    answers = tuple(call.result for call in turn.answers if call.result is not None)
-    sources = (spoken_of, *[answers] * len(results))
-    return Rendered((message, *results), framing, tuple(extras), sources)
-
-
-def _wire(content: Content, kept: Kept, extras: list[str]) -> list[JSONObject | None]:
-    """Return the parts of a content, None for those that are left out."""
-    if isinstance(content, str):
-        sent: list[JSONObject | None] = [{"text": content} if content else None]
-    else:
-        sent = wire_parts(content, kept, _wire_part, extras)
-    if not kept.spelled:
-        return sent
-    return [
-        part and _as_spelled(part, kept.spelled.get(str(index))) for index, part in enumerate(sent)
-    ]
 
 
 def _wire_part(part: Part) -> JSONObject | None:
@@ -257,21 +277,6 @@ def _wire_part(part: Part) -> JSONObject | None:
             blank = block.get("text") == "" and "thoughtSignature" not in block
             return None if ours or blank or not block.keys() - _ABOUT else block
     return None
-
-
-def _wire_call(call: Call, extras: list[str]) -> JSONObject:
-    entry = call.entry
-    kept = kept_of(entry, _NAME)
-    arguments = arguments_of(entry)
-    if not isinstance(arguments, dict):
-        arguments = {_ODD_ARGUMENTS: entry.text} if entry.text else {}
-        extras += [_ODD_ARGUMENTS] if arguments else []
-    body: JSONObject = {"name": _wire_name(entry.name), "args": arguments}
-    if kept.blank == "absent" and not arguments:
-        del body["args"]
-    if entry.call_id is not None:
-        body["id"] = call.wire_id
-    return with_kept({"functionCall": with_kept(body, kept.body)}, kept.block)
 
 
 def _as_spelled(given: JSONObject, spelling: Mapping[str, str | None] | None) -> JSONObject:
@@ -303,37 +308,6 @@ def _wire_name(name: str | None) -> str:
     return (found if found[0].isalpha() or found[0] == "_" else f"_{found}")[:64]
 
 
-def _responses(calls: Sequence[Call], extras: list[str]) -> list[JSONObject]:
-    """Return one response for each call, then their parts other than text."""
-    beyond: list[JSONObject] = []
-    parts = [_wire_response(call, beyond, extras) for call in calls]
-    kept = [kept_of(call.result, _NAME) for call in calls if call.result is not None]
-    content = _as_users(parts, *kept)
-    return [content, _content("user", beyond)] if beyond else [content]
-
-
-def _wire_response(call: Call, beyond: list[JSONObject], extras: list[str]) -> JSONObject:
-    result = call.result
-    body: JSONObject = {"name": _wire_name(call.entry.name)}
-    extras.append(body["name"])  # sent again next to the call's own, and in no entry's count
-    if call.entry.call_id is not None:
-        body["id"] = call.wire_id
-    if result is None:
-        extras.append(NO_RESULT)
-        return {"functionResponse": {**body, "response": {"output": NO_RESULT}}}
-    kept = kept_of(result, _NAME)
-    body["response"] = _response_of(result, kept)
-    if not isinstance(result.content, str):
-        rest = tuple(part for part in result.content if not isinstance(part, TextPart))
-        sent = present(_wire(rest, Kept(parts=kept.parts, spelled=kept.spelled), extras))
-        if kept.order == "nested":
-            body["parts"] = sent
-        else:  # models before Gemini 3 accept only the response inside it
-            beyond += sent
-    found = with_kept({"functionResponse": with_kept(body, kept.body)}, kept.block)
-    return _as_spelled(found, kept.spelled.get(""))
-
-
 def _response_of(result: Entry, kept: Kept) -> JSONObject:
     """Return the response's object: its text under the documented key."""
     if kept.style == "object":
@@ -349,47 +323,34 @@ def _response_of(result: Entry, kept: Kept) -> JSONObject:
 
 def _parse_content(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
     """Return the entries of one content; `label` takes the place of a message id until one is made."""
-    if isinstance(message, dict) and message.get("parts", ()) is None:
-        message = {**message, "parts": []}
     if not _is_content(message):
         raise FormatError(
             f"this is not a Gemini content ({shape_of(message)}): it needs a 'role' of user or model "
             "and a list of 'parts'"
         )
-    tools: list[tuple[NewEntry, Kept]] = []
-    rest: list[JSONObject] = []
-    spelled: dict[str, _Spelling] = {}
-    order = ""
-    for part, spelling in map(_normal, message["parts"]):
-        if not part:
-            continue  # nothing but nulls
-        if not isinstance(part.get("text", ""), str):
-            raise FormatError(f"the text of a part must be a string, not {shape_of(part['text'])}")
-        if "functionCall" in part:
-            new_entry, kept = _parse_call(part, label, names, first="u" not in order)
-            tools.append((new_entry, _spelling(kept, "", spelling)))
-            order += "u"
-        elif "functionResponse" in part:
-            new_entry, kept = _parse_response(part, label, names)
-            tools.append((new_entry, _spelling(kept, "", spelling)))
-        else:
-            if spelling:
-                spelled[str(len(rest))] = spelling
-            rest.append(part)
-            order += "t"
-    role: JSON = {"model": "assistant", "system": "system"}.get(_role(message), "user")
+    normal = [(part, spelling) for part, spelling in map(_normal, message["parts"] or ()) if part]
+    parts = [part for part, _ in normal]  # without those of nothing but nulls
+    first = next((part for part in parts if "functionCall" in part), None)
+    role = {"model": "assistant", "system": "system"}.get(_role(message), "user")
+    readers: dict[str, Reader] = {
+        "functionCall": partial(_parse_call, first=first),
+        "functionResponse": _parse_response,
+    }
+    tools, rest, order = read_tools(_NAME, role, parts, label, names, readers)
+    of_rest, of_tools = list[_Spelling](), list[_Spelling]()
+    for letter, (_, spelling) in zip(order, normal, strict=True):
+        (of_rest if letter == "t" else of_tools).append(spelling)
     content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ((), {})
-    own = NewEntry(type="message", role=role, content=content, message_id=label if tools else None)
-    texts = [(own, Kept(parts=more, spelled=spelled))] if content or not tools else []
-    found = texts + tools if role == "assistant" else tools + texts
-    mixed = order if role == "assistant" and content and "ut" in order else ""
-    new_entry, kept = found[0]
-    envelope = other_keys(message, _OF_MESSAGE)
-    kept = msgspec.structs.replace(kept, message=envelope, order=mixed or kept.order)
+    of_role: _Spelling = {}
     if message.get("role") is None:  # it is the user's
-        kept = _spelling(kept, "message", {"role": None if "role" in message else ""})
-    found[0] = new_entry, kept
-    return [keeping(new_entry, _NAME, kept) for new_entry, kept in found]
+        of_role["role"] = None if "role" in message else ""
+    kept = _spelling(Kept(parts=more, spelled=_by_index(of_rest)), "message", of_role)
+    tools = [
+        (new_entry, _spelling(_spelling(kept, "", spelling), "message", of_role))
+        for (new_entry, kept), spelling in zip(tools, of_tools, strict=True)
+    ]
+    envelope = other_keys(message, _OF_MESSAGE)
+    return message_entries(_NAME, role, content, kept, tools, label, order, message=envelope)
 
 
 def _normal(part: JSONObject) -> tuple[JSONObject, _Spelling]:
@@ -426,6 +387,10 @@ def _renamed(given: JSONObject, prefix: str, spelled: _Spelling) -> JSONObject:
     return found
 
 
+def _by_index(spellings: Sequence[_Spelling]) -> dict[str, _Spelling]:
+    return {str(index): spelling for index, spelling in enumerate(spellings) if spelling}
+
+
 def _spelling(kept: Kept, where: str, spelling: _Spelling) -> Kept:
     if not spelling:
         return kept
@@ -433,8 +398,8 @@ def _spelling(kept: Kept, where: str, spelling: _Spelling) -> Kept:
 
 
 def _parse_call(
-    part: JSONObject, label: str, names: dict[str, str], first: bool
-) -> tuple[NewEntry, Kept]:
+    part: JSONObject, label: str, names: dict[str, str], first: JSONObject | None
+) -> Tool:
     body = part["functionCall"]
     call_id, name = _named(body, "functionCall")
     if name is None:
@@ -442,17 +407,12 @@ def _parse_call(
     if call_id is not None:
         names[call_id] = name
     arguments = body.get("args")
-    new_entry = NewEntry(
-        type="tool_call",
-        role="assistant",
-        content="" if arguments is None else _encoded(arguments, "the args of a functionCall"),
-        call_id=call_id,
-        name=name,
-        message_id=label,
-    )
-    unsigned = first and "thoughtSignature" not in part
-    stand_in = first and part.get("thoughtSignature") == _NO_SIGNATURE  # put there by rendering
-    return new_entry, Kept(
+    text = "" if arguments is None else encoded(arguments, "the args of a functionCall")
+    unsigned = part is first and "thoughtSignature" not in part
+    stand_in = (
+        part is first and part.get("thoughtSignature") == _NO_SIGNATURE
+    )  # put there by rendering
+    return call_entry(text, call_id, name, label), Kept(
         block=other_keys(part, _CALL_AND_STAND_IN if stand_in else _CALL),
         body=other_keys(body, _OF_CALL),
         blank="absent" if arguments is None else "",
@@ -471,11 +431,7 @@ def _named(body: JSON, kind: str) -> tuple[str | None, str | None]:
     return call_id, name
 
 
-def _encoded(value: JSON, what: str) -> str:
-    return bytes(encode_json(value, what)).decode() or "{}"
-
-
-def _parse_response(part: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
+def _parse_response(part: JSONObject, label: str, names: dict[str, str]) -> Tool:
     body = part["functionResponse"]
     call_id, name = _named(body, "functionResponse")
     response = body.get("response", {})
@@ -489,18 +445,10 @@ def _parse_response(part: JSONObject, label: str, names: dict[str, str]) -> tupl
             raise FormatError(f"the parts of a functionResponse must be a list: {shape_of(nested)}")
         normal = [_normal(one) for one in nested]
         parts, more = read_keyed([part for part, _ in normal], _NAME, _known_part, _wire_part)
-        spelled = {str(index): spelling for index, (_, spelling) in enumerate(normal) if spelling}
+        spelled = _by_index([spelling for _, spelling in normal])
     content: Content = (TextPart(text), *parts) if isinstance(parts, tuple) and parts else text
-    new_entry = NewEntry(
-        type="tool_result",
-        role="tool",
-        content=content,
-        call_id=call_id,
-        name=name or names.get(call_id or ""),
-        message_id=label,
-        is_error=is_error,
-    )
-    return new_entry, Kept(
+    name = name or names.get(call_id or "")
+    return result_entry(content, call_id, name, label, is_error=is_error), Kept(
         block=other_keys(part, frozenset(("functionResponse",))),
         body=other_keys(body, _OF_RESPONSE),
         parts=more,
@@ -520,7 +468,7 @@ def _said(response: JSON) -> tuple[str, str, bool]:
         [(key, value)] = response.items()
         if key in _OUTPUTS and isinstance(value, str):
             return value, "result" if key == "result" else "", key == "error"
-    return _encoded(response, "the response of a functionResponse"), "object", False
+    return encoded(response, "the response of a functionResponse"), "object", False
 
 
 def _known_part(part: JSONObject) -> Part | None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
-
 from memman.display import safe_repr, shape_of
 from memman.entries import (
     JSON,
@@ -23,9 +21,17 @@ from memman.entries import (
     OpaquePart,
     Part,
     TextPart,
-    encode_json,
 )
 from memman.errors import FormatError
+from memman.formats.calls import (
+    Tool,
+    arguments_object,
+    call_entry,
+    encoded,
+    message_entries,
+    result_entry,
+    spoken_of,
+)
 from memman.formats.openai_chat import MESSAGE_FRAMING
 from memman.formats.parts import (
     Kept,
@@ -38,7 +44,7 @@ from memman.formats.parts import (
     opaque_block,
     other_keys,
     parts_framing,
-    read_parts,
+    read_content,
     wire_parts,
     with_kept,
 )
@@ -48,7 +54,6 @@ from memman.protocols import Call, Rendered, Turn
 
 _NAME = "langchain"
 _CALL_FRAMING = 10
-_ODD_ARGUMENTS = "memman_arguments"
 _REMOVE_ALL = "__remove_all__"
 
 _ROLES = {
@@ -234,7 +239,7 @@ def _render_assistant(turn: Turn) -> Rendered:
     answers = [call for call in turn.answers if _is_answered(call)]
     results = [_wire_result(call, extras) for call in answers]
     sources = (
-        (*texts, *(call.entry for call in calls)),
+        spoken_of(turn),
         *(() if call.result is None else (call.result,) for call in answers),
     )
     return Rendered((message, *results), framing, tuple(extras), sources)
@@ -290,10 +295,7 @@ def _call_block(call: Call) -> JSONObject | None:
 
 def _wire_call(call: Call, extras: list[str]) -> JSONObject:
     entry = call.entry
-    arguments = arguments_of(entry)
-    if not isinstance(arguments, dict):
-        arguments = {_ODD_ARGUMENTS: entry.text} if entry.text else {}
-        extras += [_ODD_ARGUMENTS] if arguments else []
+    arguments = arguments_object(entry, extras)
     base = {"name": entry.name or "tool", "args": arguments, "id": call.unique_id}
     return {**base, "type": "tool_call"}
 
@@ -390,7 +392,13 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
     content, parts = _parse_content(data.get("content"))
     kept = Kept(message=other_keys(data, _OF_SAID), block=head, parts=parts, style=style)
     own: JSON = role
-    return [keeping(NewEntry(type="message", role=own, content=content), _NAME, kept)]
+    said = NewEntry(type="message", role=own, content=content, name=_name_in(data))
+    return [keeping(said, _NAME, kept)]
+
+
+def _name_in(data: JSONObject) -> str | None:
+    name = data.get("name")
+    return name if isinstance(name, str) else None
 
 
 def _parse_assistant(
@@ -402,30 +410,28 @@ def _parse_assistant(
     blocks, order = _apart(data.get("content"), known)
     made = [_parse_call(call, blocks.get(call.get("id")), label, names) for call in calls]
     made += [_parse_invalid(call, label, names) for call in invalid]
-    if not made and _legacy(data) is not None:
-        made = [_parse_legacy(_legacy(data), label)]
+    if not made and (legacy := _legacy(data)) is not None:
+        text = str(legacy.get("arguments") or "")
+        made = [(call_entry(text, None, legacy["name"], label), Kept())]
     rest = data.get("content")
     if isinstance(rest, list):
         rest = [block for block in rest if not _is_call_block(block, known)]
     content, parts = _parse_content(rest) if rest != [] else ("", {})
     listed = "tool_calls" in data and "invalid_tool_calls" in data
     shape = order if "u" in order else "l" if isinstance(rest, list) and not content else ""
-    envelope = other_keys(data, _OF_AI)
-    found: list[tuple[NewEntry, Kept]] = []
-    if content or not made:
-        own = NewEntry(type="message", role="assistant", content=content,
-                    message_id=label if made else None)  # fmt: skip
-        found.append((own, Kept(parts=parts, style=style)))
-    found += made
-    first, kept = found[0]
-    block = {**head, **kept.block}
-    found[0] = (
-        first,
-        msgspec.structs.replace(
-            kept, message=envelope, block=block, blank="listed" if listed else "", order=shape
-        ),
+    return message_entries(
+        _NAME,
+        "assistant",
+        content,
+        Kept(parts=parts, style=style),
+        made,
+        label,
+        name=_name_in(data),
+        message=other_keys(data, _OF_AI),
+        block=head,
+        blank="listed" if listed else "",
+        order=shape,
     )
-    return [keeping(new_entry, _NAME, each) for new_entry, each in found]
 
 
 def _listed(data: JSONObject, key: str) -> list[JSONObject]:
@@ -461,41 +467,29 @@ def _apart(content: JSON, known: Mapping[JSON, JSON]) -> tuple[dict[JSON, JSONOb
 
 def _parse_call(
     call: JSONObject, block: JSONObject | None, label: str, names: dict[str, str]
-) -> tuple[NewEntry, Kept]:
+) -> Tool:
     name, call_id = call.get("name"), call.get("id")
     if not isinstance(name, str) or not isinstance(call_id, str | None):
         raise FormatError(f"a tool call needs a name and an id: {shape_of(call)}")
     names[call_id or ""] = name
-    new_entry = NewEntry(
-        type="tool_call",
-        role="assistant",
-        content=bytes(encode_json(call.get("args"), "the args of a call")).decode() or "{}",
-        call_id=call_id or None,
-        name=name,
-        message_id=label,
-    )
+    text = encoded(call.get("args"), "the args of a call")
     if block is None:
-        return new_entry, Kept(body=other_keys(call, _OF_CALL))
+        return call_entry(text, call_id, name, label), Kept(body=other_keys(call, _OF_CALL))
     keys = frozenset(("type", "name", *_CALL_BLOCKS[block["type"]]))
     if block["type"] == "function_call" and isinstance(block.get("arguments"), str):
-        new_entry = msgspec.structs.replace(new_entry, content=block["arguments"])
-    return new_entry, Kept(body=other_keys(block, keys), style=block["type"])
+        text = block["arguments"]
+    kept = Kept(body=other_keys(block, keys), style=block["type"])
+    return call_entry(text, call_id, name, label), kept
 
 
-def _parse_invalid(call: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
+def _parse_invalid(call: JSONObject, label: str, names: dict[str, str]) -> Tool:
     name, call_id, given = call.get("name"), call.get("id"), call.get("args")
     if not isinstance(name, str | None) or not isinstance(call_id, str | None):
         raise FormatError(f"an invalid tool call needs a name and an id: {shape_of(call)}")
     names[call_id or ""] = name or ""
-    new_entry = NewEntry(
-        type="tool_call",
-        role="assistant",
-        content=given if isinstance(given, str) else "",
-        call_id=call_id or None,
-        name=name,
-        message_id=label,
-    )
-    return new_entry, Kept(body=other_keys(call, _OF_CALL), style="invalid")
+    text = given if isinstance(given, str) else ""
+    kept = Kept(body=other_keys(call, _OF_CALL), style="invalid")
+    return call_entry(text, call_id, name, label), kept
 
 
 def _legacy(data: JSONObject) -> JSON:
@@ -505,46 +499,29 @@ def _legacy(data: JSONObject) -> JSON:
     return call if isinstance(call, dict) and isinstance(call.get("name"), str) else None
 
 
-def _parse_legacy(call: JSONObject, label: str) -> tuple[NewEntry, Kept]:
-    new_entry = NewEntry(type="tool_call", role="assistant", content=str(call.get("arguments") or ""),
-                  name=call["name"], message_id=label)  # fmt: skip
-    return new_entry, Kept()
-
-
 def _parse_result(
     data: JSONObject, head: JSONObject, style: str, names: dict[str, str]
 ) -> NewEntry:
     call_id = data.get("tool_call_id")
     if not isinstance(call_id, str | None):
         raise FormatError(f"'tool_call_id' must be a string, not {safe_repr(call_id, 40)}")
-    name = data.get("name")
     content, parts = _parse_content(data.get("content"))
-    new_entry = NewEntry(
-        type="tool_result",
-        role="tool",
-        content=content,
-        call_id=call_id or None,
-        name=name if isinstance(name, str) and name else names.get(call_id or ""),
-        is_error=data.get("status") == "error",
+    name = _name_in(data) or names.get(call_id or "")
+    status = data.get("status")
+    kept = Kept(
+        message=other_keys(data, _OF_RESULT),
+        block=head,
+        parts=parts,
+        style=style,
+        blank="success" if status == "success" else "",
     )
-    success = "success" if data.get("status") == "success" else ""
-    envelope = other_keys(data, _OF_RESULT)
-    return keeping(
-        new_entry,
-        _NAME,
-        Kept(message=envelope, block=head, parts=parts, style=style, blank=success),
-    )
+    return keeping(result_entry(content, call_id, name, is_error=status == "error"), _NAME, kept)
 
 
 def _parse_content(content: JSON) -> tuple[Content, dict[str, JSONObject]]:
     """Return a content, and the other keys of its parts."""
-    if content is None or isinstance(content, str):
-        return content or "", {}
-    if not isinstance(content, list):
-        raise FormatError(
-            f"'content' must be text or a list of blocks, not {type(content).__name__}"
-        )
-    return read_parts(list(map(_typed, content)), _NAME, _known_part, _wire_part)
+    blocks = [_typed(block) for block in content] if isinstance(content, list) else content
+    return read_content(blocks, _NAME, _known_part, _wire_part)
 
 
 def _typed(block: JSON) -> JSON:

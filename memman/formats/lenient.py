@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import isfinite
 from operator import attrgetter
@@ -20,9 +20,14 @@ import msgspec
 from memman.display import safe_repr, shape_of
 from memman.entries import (
     JSON,
+    MAX_NAME_CHARACTERS,
+    MAX_SOURCE_CHARACTERS,
+    Content,
     JSONObject,
     NewEntry,
     OpaquePart,
+    Part,
+    TextPart,
     check_new_entry,
     check_text,
     is_encodable,
@@ -31,6 +36,8 @@ from memman.errors import FormatError, InvalidInput
 from memman.extents import MAX_DEPTH, MAX_ENTRY_BYTES, MAX_VALUES
 from memman.formats.parts import opaque, opaque_dict
 from memman.formats.plain import dumped, field_of, messages_in, plain_message, plain_messages
+from memman.formats.wire.keys import with_request_keys
+from memman.ids import valid_id
 from memman.protocols import Format, Rendered, Turn
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object; another one in each process
@@ -89,6 +96,57 @@ def parsed_messages(
     return sorted([*entries, *kept.values()], key=attrgetter("message_index"))
 
 
+def altered_entry(new_entry: NewEntry) -> NewEntry:
+    """Return an entry of any values with names, ids and texts that can be stored.
+
+    What is neither text, parts nor blocks stays a value for `text_entry`.
+    """
+    plain = _Alteration().plain
+    changed: dict[str, Any] = {"content": _altered_content(new_entry.content, plain)}
+    if new_entry.name is not None or new_entry.type != "message":
+        name = new_entry.name if isinstance(new_entry.name, str) else _shown(new_entry.name)
+        most = MAX_SOURCE_CHARACTERS if new_entry.type == "context" else MAX_NAME_CHARACTERS
+        changed["name"] = plain(name)[:most] or ("tool" if new_entry.type == "tool_call" else "")
+    for field in ("call_id", "message_id"):
+        given = getattr(new_entry, field)
+        try:
+            check_new_entry(NewEntry(type="message", role="user", content="", **{field: given}))
+        except InvalidInput:
+            changed[field] = valid_id(plain(given) if isinstance(given, str) else _shown(given))
+    return msgspec.structs.replace(new_entry, **changed)
+
+
+def text_entry(new_entry: NewEntry) -> NewEntry:
+    """Return the entry with its content as text: JSON if it is none."""
+    content: Any = new_entry.content
+    if not isinstance(content, str):
+        content = msgspec.json.encode(_Alteration().plain(content)).decode()
+    return msgspec.structs.replace(new_entry, content=content)
+
+
+def with_notes(new_entry: NewEntry, fault_of: Callable[[Content], str]) -> NewEntry:
+    """Return an entry with a note in the place of each part that has a fault."""
+    content, fault = new_entry.content, fault_of(new_entry.content)
+    if not fault or isinstance(content, str):
+        return new_entry
+    parts = tuple(
+        TextPart(f"[memman: {note}]") if (note := fault_of((part,))) else part for part in content
+    )
+    return msgspec.structs.replace(new_entry, content=parts, altered=new_entry.altered or fault)
+
+
+def _altered_content(content: Any, plain: Callable[[Any], JSON]) -> Any:
+    """Return a content with texts that can be stored; parts stay parts."""
+    if isinstance(content, list | tuple):
+        return [_altered_content(item, plain) for item in content]
+    if isinstance(content, OpaquePart):
+        return content
+    if isinstance(content, Part):
+        fields = msgspec.structs.asdict(content)
+        return msgspec.structs.replace(content, **{key: plain(fields[key]) for key in fields})
+    return plain(content)
+
+
 def whole_message(turn: Turn, name: str) -> JSONObject | None:
     """Return the message of a turn that is a message kept whole in the format of this name."""
     content = turn.entries[0].content if turn.kind == "context" else ""
@@ -104,6 +162,7 @@ def rendered_whole(turn: Turn, form: Format) -> Rendered | None:
         return None
     from memman.formats.rules import RULES, check
 
+    message = with_request_keys(form.name, message)
     if form.name not in RULES or check([message], form.name):
         return None
     return Rendered((message,), form.message_framing)

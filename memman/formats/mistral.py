@@ -45,6 +45,7 @@ class MistralFormat:
     joins = False
     edges: tuple[str, ...] = (BEGINS, GOES_ON)
     inline_system = True
+    nameless = True
 
     # ------------------------------------------------------------ in
 
@@ -57,9 +58,11 @@ class MistralFormat:
             for item in messages
         ):
             return 0
-        if any("prefix" in item for item in messages) or any(map(_is_own, _chunks(messages))):
+        if any("prefix" in item for item in messages) or any(
+            map(_is_own, _inside(messages, "content"))
+        ):
             return 5
-        ids = [call.get("id") for call in _calls(messages)]
+        ids = [call.get("id") for call in _inside(messages, "tool_calls")]
         return 4 if ids and all(isinstance(each, str) and _ID.match(each) for each in ids) else 0
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
@@ -120,22 +123,12 @@ def _text(content: JSON) -> str:
     return "\n".join(chunk["text"] for chunk in content if chunk["type"] == "text")
 
 
-def _chunks(messages: Sequence[JSON]) -> Iterator[JSONObject]:
+def _inside(messages: Sequence[JSON], key: str) -> Iterator[JSONObject]:
+    """Yield the objects in a list of each message."""
     for message in messages:
-        content = message.get("content")
-        yield from (
-            (each for each in content if isinstance(each, dict))
-            if isinstance(content, list)
-            else ()
-        )
-
-
-def _calls(messages: Sequence[JSON]) -> Iterator[JSONObject]:
-    for message in messages:
-        calls = message.get("tool_calls")
-        yield from (
-            (each for each in calls if isinstance(each, dict)) if isinstance(calls, list) else ()
-        )
+        found = message.get(key)
+        if isinstance(found, list):
+            yield from (each for each in found if isinstance(each, dict))
 
 
 def _is_own(chunk: JSONObject) -> bool:

@@ -20,7 +20,6 @@ import msgspec
 from memman.display import safe_repr, shape_of
 from memman.entries import (
     JSON,
-    NO_JSON,
     Content,
     Entry,
     FilePart,
@@ -30,31 +29,30 @@ from memman.entries import (
     OpaquePart,
     Part,
     TextPart,
-    encode_json,
-    text_of,
 )
 from memman.errors import FormatError
+from memman.formats.calls import Tool, call_entry, encoded, message_entries, result_entry
 from memman.formats.parts import (
     Kept,
     WirePart,
     arguments_of,
+    file_keys,
     keeping,
     kept_of,
     opaque_block,
     other_keys,
     parts_framing,
-    read_parts,
+    read_content,
     wire_parts,
     with_kept,
 )
 from memman.formats.plain import has_content, parse_each
-from memman.formats.turns import NO_RESULT, delimited
+from memman.formats.turns import NO_RESULT, NOTHING, delimited
 from memman.protocols import Call, Rendered, Turn
 
 MESSAGE_FRAMING = 4
 _CALL_FRAMING = 10
 _TOOL_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_NOTHING = Rendered((), 0)
 _CALLS = ("tool_calls", "function_call")
 
 # The keys that rendering produces; every other key is kept and restored.
@@ -120,14 +118,9 @@ def render_turn(dialect: Dialect, turn: Turn) -> Rendered:
     """Return the messages of a turn; results directly follow the message with their calls."""
     kind = turn.kind
     if kind == "user" or kind == "assistant" or kind == "system":
-        entries = turn.entries
-        if len(entries) == 1 and not turn.calls:  # plain text, as in most turns
-            content = entries[0].content
-            if type(content) is str and entries[0].raw_json is NO_JSON:
-                return Rendered(({"role": kind, "content": content},), MESSAGE_FRAMING)
         if kind == "assistant":
             return _render_assistant(dialect, turn)
-        return _render_said(dialect, kind, entries[0])
+        return _render_said(dialect, kind, turn.entries[0])
     text, extras = delimited(turn)
     return Rendered(({"role": "user", "content": text},), MESSAGE_FRAMING, extras)
 
@@ -165,33 +158,18 @@ def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
     texts = turn.entries
     calls = turn.answers
     extras: list[str] = []
-    if not texts and len(calls) == 1 and calls[0].entry.raw_json is NO_JSON:
-        asked = {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [_wire_call(dialect, calls[0])],
-        }
-        answer = _result_message(dialect, calls[0], extras, legacy=False)
-        return Rendered((asked, answer), 2 * MESSAGE_FRAMING + _CALL_FRAMING, tuple(extras))
     message = _assistant_message(dialect, turn, extras)
     framing = MESSAGE_FRAMING
     if texts and (len(texts) > 1 or type(texts[0].content) is not str):
         framing += sum(1 + parts_framing(entry.content) for entry in texts)
     if not turn.calls:
-        return _without_calls(message, framing, extras)
+        if not message.get("content") and not _says_elsewhere(message):
+            return NOTHING  # gateways reject a message without a content
+        return Rendered((message,), framing, tuple(extras))
     framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(turn.calls)
     legacy = bool(message.get("function_call"))  # null if that came next to tool_calls
     results = [_result_message(dialect, call, extras, legacy) for call in calls]
     return Rendered((message, *results), framing, tuple(extras))
-
-
-def _without_calls(message: JSONObject, framing: int, extras: list[str]) -> Rendered:
-    """Return an assistant message without calls, which must have a content: null alone is rejected."""
-    if message.get("content") is None and not _says_elsewhere(message):
-        if not any(message[key] for key in message if key not in _OF_SAID):
-            return _NOTHING
-        message = {**message, "content": ""}
-    return Rendered((message,), framing, tuple(extras))
 
 
 def _says_elsewhere(message: Mapping[str, JSON]) -> bool:
@@ -207,15 +185,11 @@ def _assistant_message(dialect: Dialect, turn: Turn, extras: list[str]) -> JSONO
             message["function_call"] = _wire_body(dialect, calls[0].entry, "arguments")
         else:
             message["tool_calls"] = [_wire_call(dialect, call) for call in calls]
-    if first.raw_json is NO_JSON:
-        return message
     return _as_spelled(message, kept_of(first, dialect.name), dialect.loose)
 
 
 def _is_legacy(dialect: Dialect, entry: Entry) -> bool:
-    if "function" not in dialect.roles or entry.raw_json is NO_JSON:
-        return False
-    return kept_of(entry, dialect.name).style == "legacy"
+    return "function" in dialect.roles and kept_of(entry, dialect.name).style == "legacy"
 
 
 def _as_spelled(message: JSONObject, kept: Kept, loose: bool) -> JSONObject:
@@ -247,33 +221,20 @@ def _sound_keys(given: Mapping[str, JSON], loose: bool) -> JSONObject:
 def _joined(dialect: Dialect, texts: Sequence[Entry], extras: list[str]) -> JSON:
     if not texts:
         return None
-    if len(texts) == 1:
-        content = texts[0].content
-        if type(content) is str:
-            return content
-        return (
-            _wire_content(content, kept_of(texts[0], dialect.name), dialect.spoken_part, extras)
-            or None
-        )
-    if all(isinstance(entry.content, str) for entry in texts):
-        return "\n".join(entry.text for entry in texts)
-    parts: list[JSONObject] = []
-    for entry in texts:
-        wire = _wire_content(
-            entry.content, kept_of(entry, dialect.name), dialect.spoken_part, extras
-        )
-        parts += [{"type": "text", "text": wire}] if isinstance(wire, str) else wire
-    return parts
+    wires = [
+        _wire_content(entry.content, kept_of(entry, dialect.name), dialect.spoken_part, extras)
+        for entry in texts
+    ]
+    if len(wires) == 1:
+        return wires[0] if isinstance(texts[0].content, str) else wires[0] or None
+    if all(isinstance(wire, str) for wire in wires):
+        return "\n".join(wires)
+    typed = ([{"type": "text", "text": wire}] if isinstance(wire, str) else wire for wire in wires)
+    return [part for parts in typed for part in parts]
 
 
 def _wire_call(dialect: Dialect, call: Call) -> JSONObject:
     entry = call.entry
-    if entry.raw_json is NO_JSON:
-        return {
-            "id": dialect.call_id(call),
-            "type": "function",
-            "function": {"name": wire_name(entry.name), "arguments": text_of(entry.content)},
-        }
     kept = kept_of(entry, dialect.name)
     custom = kept.style == "custom" and not dialect.loose
     kind, key = ("custom", "input") if custom else ("function", "arguments")
@@ -305,12 +266,8 @@ def _result_message(dialect: Dialect, call: Call, extras: list[str], legacy: boo
         extras.append(NO_RESULT)
         message["content"] = NO_RESULT
         return message
-    content = result.content
-    if type(content) is str and result.raw_json is NO_JSON:
-        message["content"] = content
-        return message
     kept = kept_of(result, dialect.name)
-    message["content"] = _wire_content(content, kept, dialect.wire_part, extras)
+    message["content"] = _wire_content(result.content, kept, dialect.wire_part, extras)
     return with_kept(message, kept.message)
 
 
@@ -375,7 +332,8 @@ def _parse_message(dialect: Dialect, message: JSON, label: str, calls: _Calls) -
     style = "developer" if role == "developer" else ""
     kept = Kept(message=other_keys(message, _OF_SAID), parts=parts, style=style)
     own: JSON = "system" if role == "developer" else role
-    return [keeping(NewEntry(type="message", role=own, content=content), dialect.name, kept)]
+    said = NewEntry(type="message", role=own, content=content, name=message.get("name"))
+    return [keeping(said, dialect.name, kept)]
 
 
 def _parse_assistant(
@@ -391,24 +349,19 @@ def _parse_assistant(
     blank = "" if content else _blank(message, dialect.loose)
     if not text and blank == ("null" if made else "empty"):
         blank = ""  # the default spelling
-    found: list[tuple[NewEntry, Kept]] = []
-    if text or not made:
-        own = NewEntry(
-            type="message",
-            role="assistant",
-            content=text,
-            message_id=label if made else None,
-        )
-        found.append((own, Kept(parts=parts)))
-    found += made
-    first, kept = found[0]
-    found[0] = (
-        first,
-        msgspec.structs.replace(kept, message=_sound_keys(message, dialect.loose), blank=blank),
-    )
     for new_entry, _ in made:
         calls.made(new_entry)
-    return [keeping(new_entry, dialect.name, kept) for new_entry, kept in found]
+    return message_entries(
+        dialect.name,
+        "assistant",
+        text,
+        Kept(parts=parts),
+        made,
+        label,
+        name=message.get("name"),
+        message=_sound_keys(message, dialect.loose),
+        blank=blank,
+    )
 
 
 def _blank(message: JSONObject, loose: bool) -> str:
@@ -444,34 +397,21 @@ def _style(body: JSON, loose: bool) -> str:
     return "object" if loose and isinstance(body.get("arguments"), dict) else ""
 
 
-def _parse_call(call: JSONObject, style: str, label: str) -> tuple[NewEntry, Kept]:
+def _parse_call(call: JSONObject, style: str, label: str) -> Tool:
     custom = style == "custom"
     body = call.get("custom" if custom else "function")
     if not isinstance(body, dict) or not isinstance(body.get("name"), str):
         raise FormatError(f"the tool call {shape_of(call)} names no function")
     if not isinstance(call.get("id"), str | None):
         raise FormatError(f"a call's id must be a string, not {safe_repr(call['id'], 40)}")
-    new_entry = NewEntry(
-        type="tool_call",
-        role="assistant",
-        content=_arguments(body.get("input" if custom else "arguments")),
-        call_id=call.get("id") or None,
-        name=body["name"],
-        message_id=label,
-    )
+    given = body.get("input" if custom else "arguments")
+    # Some servers send the object itself.
+    text = given if isinstance(given, str) else encoded(given, "a call's arguments")
+    new_entry = call_entry("" if given is None else text, call.get("id"), body["name"], label)
     body = other_keys(body, _OF_CUSTOM if custom else _OF_BODY)
     if body.get("parsed_arguments") is not None:  # the SDK's second copy of the arguments
         del body["parsed_arguments"]
     return new_entry, Kept(block=other_keys(call, _OF_CALL), body=body, style=style)
-
-
-def _arguments(given: JSON) -> str:
-    """Return arguments as text; some servers send the object itself."""
-    if given is None:
-        return ""
-    if isinstance(given, str):
-        return given
-    return bytes(encode_json(given, "a call's arguments")).decode() or "{}"
 
 
 def _parse_result(dialect: Dialect, message: JSONObject, calls: _Calls) -> NewEntry:
@@ -483,13 +423,7 @@ def _parse_result(dialect: Dialect, message: JSONObject, calls: _Calls) -> NewEn
     name = message.get("name") or None
     content, parts = _parse_content(dialect, message.get("content"))
     ours = _OF_FUNCTION if legacy else _OF_TOOL
-    new_entry = NewEntry(
-        type="tool_result",
-        role="tool",
-        content=content,
-        call_id=call_id,
-        name=calls.answered(call_id, name),
-    )
+    new_entry = result_entry(content, call_id, calls.answered(call_id, name))
     kept = Kept(message=other_keys(message, ours), parts=parts, style="legacy" if legacy else "")
     return keeping(new_entry, dialect.name, kept)
 
@@ -501,16 +435,8 @@ def _parse_content(
 
     Parts of an assistant message without a type of ours (`spoken`) are restored unchanged.
     """
-    if content is None:
-        return "", {}
-    if isinstance(content, str):
-        return content, {}
-    if not isinstance(content, list):
-        raise FormatError(
-            f"'content' must be text or a list of parts, not {type(content).__name__}"
-        )
     wire = dialect.spoken_part if spoken else dialect.wire_part
-    return read_parts(content, dialect.name, dialect.known_part, wire)
+    return read_content(content, dialect.name, dialect.known_part, wire)
 
 
 # ---------------------------------------------------------------- OpenAI
@@ -571,16 +497,8 @@ def _wire_part(part: Part) -> JSONObject | None:
             image = {"url": url, **({"detail": part.detail} if part.detail else {})}
             return {"type": "image_url", "image_url": image}
         case FilePart() if part.file_id or part.data:
-            return {"type": "file", "file": _wire_file(part)}
+            return {"type": "file", "file": file_keys(part)}
     return spoken_part(_NAME, part)
-
-
-def _wire_file(part: FilePart) -> dict[str, str]:
-    name, data = part.name, part.data
-    if data and part.media_type:  # from another format: a file is a data URL with a name here
-        name, data = name or "file", f"data:{part.media_type};base64,{data}"
-    known = {"file_id": part.file_id, "filename": name, "file_data": data}
-    return {key: value for key, value in known.items() if value is not None}
 
 
 def _known_part(part: JSONObject) -> Part | None:

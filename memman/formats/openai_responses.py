@@ -25,24 +25,36 @@ from memman.entries import (
     TextPart,
 )
 from memman.errors import FormatError
+from memman.formats.calls import call_entry, result_entry
 from memman.formats.parts import (
     Kept,
+    compaction_entry,
+    compaction_in,
+    file_keys,
     has_unsaid,
     interleaved,
+    is_half,
     is_typed,
     keeping,
     kept_of,
     opaque,
     opaque_block,
     other_keys,
+    own_block,
     parts_framing,
     present,
+    read_as_text,
+    read_content,
     read_parts,
+    typed_entry,
     wire_parts,
     with_kept,
 )
 from memman.formats.plain import parse_each
-from memman.formats.turns import NO_RESULT, NOT_SAID, delimited
+from memman.formats.turns import NO_RESULT, NOT_SAID, NOTHING, delimited
+from memman.formats.wire.kinds import Kind
+from memman.formats.wire.reading import is_compaction, kind_of, wrapped
+from memman.formats.wire.tables import kinds_of
 from memman.protocols import Call, Rendered, Turn
 
 _NAME = "openai-responses"
@@ -51,14 +63,8 @@ _MESSAGE_FRAMING = 4
 _CALL_FRAMING = 10
 _ID_LENGTH = 64
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_NOTHING = Rendered((), 0)
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
-# The parts of a message; every other type is an item of its own.
-_IN = ("input_text", "input_image", "input_file", "input_audio")
-_OUT = ("output_text", "refusal")
-# The types that are not an item of the model's own, or that we make.
-_NO_ITEMS = frozenset(("message", *_IN, *_OUT, *_CALLS, *_OUTPUTS))
 
 # The keys that rendering produces; every other key is kept and restored.
 _OF_MESSAGE = frozenset(("role", "content"))
@@ -87,7 +93,12 @@ class OpenAIResponsesFormat:
         """
         if not messages or not all(map(_is_item, messages)):
             return 0
-        if any("role" not in item for item in messages) or _part_types(messages) & {*_IN, *_OUT}:
+        if not any(
+            _is_said(item) or _is_own(item) or is_half(_NAME, item, kind_of(_NAME, item))
+            for item in messages
+        ):
+            return 0  # a list of types that this API does not have
+        if any("role" not in item for item in messages) or _has_parts(messages):
             return 5
         marked = any(
             item.get("type") == "message" and isinstance(item["content"], str) for item in messages
@@ -111,15 +122,23 @@ class OpenAIResponsesFormat:
         if kind == "result":  # its framing is its call's
             parts: list[str] = []
             return Rendered((_wire_output(turn.answers[0], parts),), 0, tuple(parts))
+        if (own := compaction_in(turn.entries[0], _NAME)) is not None:
+            return Rendered((own,), _MESSAGE_FRAMING)
         text, extras = delimited(turn)
         return Rendered(({"role": "user", "content": text},), _MESSAGE_FRAMING, extras)
 
     def restore(self, turn: Turn) -> list[JSONObject] | None:
         """Return the model's items of a turn with their ids, reasoning without a result included."""
+        if turn.kind == "result" and (own := own_block(turn.answers[0].result, _NAME)):
+            return [own[0]]
         if turn.kind != "assistant":
             return None
         spoken = present(_restored_spoken(entry) for entry in turn.entries)
-        return [*spoken, *map(_wire_call, turn.calls)]
+        calls = [
+            own[0] if (own := own_block(call.entry, _NAME)) else _wire_call(call)
+            for call in turn.calls
+        ]
+        return [*spoken, *calls]
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Return None: adjacent messages of one role are valid."""
@@ -134,6 +153,8 @@ def _is_item(item: JSON) -> bool:
     """Return True for an item with a type, or a message with a known role."""
     if not isinstance(item, dict):
         return False
+    if _is_own(item):
+        return True
     if not _is_said(item) and is_typed(item) and item["type"] != "message":
         return not {"content", "text", "parts"} & item.keys() or item["type"] == "reasoning"
     spoken = item.get("role") in _ROLES and item.get("type", "message") == "message"
@@ -143,12 +164,26 @@ def _is_item(item: JSON) -> bool:
 
 def _is_said(item: JSONObject) -> bool:
     """Return True if an item is a message; some others have a role too, such as tools added later."""
+    if _is_own(item):
+        return False
     return "role" in item and ("content" in item or item.get("type", "message") == "message")
 
 
-def _part_types(items: Sequence[JSONObject]) -> set[str]:
+def _is_own(item: JSONObject) -> bool:
+    """Return True for an item of a known type that is no message."""
+    return is_typed(item) and item["type"] != "message" and item["type"] in kinds_of(_NAME)
+
+
+def _has_parts(items: Sequence[JSONObject]) -> bool:
+    """Return whether a message has a part that only this API has."""
     lists = [item["content"] for item in items if isinstance(item.get("content"), list)]
-    return {part["type"] for parts in lists for part in parts if is_typed(part)}
+    return any(_is_part(part) for parts in lists for part in parts if is_typed(part))
+
+
+def _is_part(block: JSONObject, role: str = "") -> bool:
+    """Return whether a block is a part of a message, of this role if one is given."""
+    row = kind_of(_NAME, block)
+    return row is not None and row.part and role in ("", row.role)
 
 
 # ---------------------------------------------------------------- rendering
@@ -161,8 +196,7 @@ def _render_said(role: str, entry: Entry) -> Rendered:
         role = "developer"
     content: JSON = entry.content
     if not isinstance(content, str):
-        found = wire_parts(content, kept, _wire_part, extras)
-        content = [part for part in found if part is not None] or ""
+        content = present(wire_parts(content, kept, _wire_part, extras)) or ""
     message = with_kept({"role": role, "content": content}, _of_message(kept))
     return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
 
@@ -184,7 +218,7 @@ def _render_assistant(turn: Turn) -> Rendered:
         *((entry,) for entry, _ in made),
         *(() if call.result is None else (call.result,) for call in turn.answers),
     )
-    return Rendered(tuple(items), framing, tuple(extras), sources) if items else _NOTHING
+    return Rendered(tuple(items), framing, tuple(extras), sources) if items else NOTHING
 
 
 def _sound(made: list[tuple[Entry, JSONObject]]) -> list[tuple[Entry, JSONObject]]:
@@ -201,10 +235,15 @@ def _sound(made: list[tuple[Entry, JSONObject]]) -> list[tuple[Entry, JSONObject
         return sound
     return [
         (entry, other_keys(item, _OF_REASONED))
-        if "reasoned" in kept_of(entry, _NAME).style
+        if "reasoned" in kept_of(entry, _NAME).style and not _is_tied_by_id(item)
         else (entry, item)
         for entry, item in sound
     ]
+
+
+def _is_tied_by_id(item: JSONObject) -> bool:
+    kind = kind_of(_NAME, item)
+    return kind is not None and kind.id == "id"
 
 
 def _of_message(kept: Kept) -> Mapping[str, JSON]:
@@ -218,15 +257,17 @@ def _wire_spoken(entry: Entry, extras: list[str]) -> JSONObject | None:
     """Return an assistant's entry as an item of its own type or a message; None if it is empty."""
     content = entry.content
     kept = kept_of(entry, _NAME)
+    if (own := own_block(entry, _NAME)) is not None:
+        return own[0]
     if isinstance(content, str):
         return with_kept({"role": "assistant", "content": content}, _of_message(kept))
     if kept.style.startswith("parts"):
-        found = wire_parts(content, kept, _wire_output_part, extras)
-        parts = [part for part in found if part is not None]
+        parts = present(wire_parts(content, kept, _wire_output_part, extras))
         return with_kept({"role": "assistant", "content": parts or ""}, _of_message(kept))
     if len(content) == 1 and isinstance(content[0], OpaquePart) and content[0].format == _NAME:
         item = opaque_block(content[0])
-        if item is not None and item["type"] not in _NO_ITEMS:
+        row = None if item is None else kind_of(_NAME, item)
+        if row is not None and not row.plain and not row.part:
             return item
     unsaid = has_unsaid(content)
     if not entry.text and not unsaid:
@@ -244,11 +285,46 @@ def _restored_spoken(entry: Entry) -> JSONObject | None:
 
 def _wire_call(call: Call) -> JSONObject:
     entry = call.entry
+    if (own := _own_call(call)) is not None:
+        return {**own[0], own[1].id: _wire_id(call)}
     kept = kept_of(entry, _NAME)
     kind = "custom_tool_call" if _is_custom(entry) else "function_call"
     name = _BAD_NAME.sub("_", entry.name or "")[:64] or "tool"
     item = {"type": kind, "call_id": _wire_id(call), "name": name, _CALLS[kind]: entry.text}
     return with_kept(item, kept.block)
+
+
+def _own_call(call: Call) -> tuple[JSONObject, Kind] | None:
+    """Return a call as the item that it was, if an item can answer it.
+
+    Otherwise both are a function call and its output, which can have any text.
+    """
+    own = own_block(call.entry, _NAME)
+    if own is None:
+        return None
+    row, answer = own[1], own_block(call.result, _NAME)
+    if answer is None:
+        return own if _stand_in(row) is not None else None
+    pairs = answer[1].type in row.partners if row.partners else answer[1].tool == row.tool
+    return own if pairs else None
+
+
+def _stand_in(call: Kind) -> Kind | None:
+    """Return the row of a result that can have any text, for a call of this type; None without one."""
+    found = kinds_of(_NAME)[call.partners[0]] if call.partners else None
+    return found if found is not None and found.said else None
+
+
+def _own_output(call: Call, row: Kind, extras: list[str]) -> JSONObject:
+    """Return the output of a typed call: the item that it was, or one with a text."""
+    answer = own_block(call.result, _NAME)
+    if answer is not None:
+        return {**answer[0], answer[1].id: _wire_id(call)}
+    stand_in = _stand_in(row) or row
+    text = NO_RESULT if call.result is None else call.result.text
+    extras += [NO_RESULT] if call.result is None else []
+    item = {"type": stand_in.type, stand_in.id: _wire_id(call)}
+    return {**item, stand_in.said: wrapped(stand_in, text), **stand_in.shape}
 
 
 def _is_custom(entry: Entry) -> bool:
@@ -263,6 +339,8 @@ def _wire_id(call: Call) -> str:
 
 
 def _wire_output(call: Call, extras: list[str]) -> JSONObject:
+    if (own := _own_call(call)) is not None:
+        return _own_output(call, own[1], extras)
     kind = _OUTPUTS[_is_custom(call.entry)]
     item: JSONObject = {"type": kind, "call_id": _wire_id(call)}
     result = call.result
@@ -272,8 +350,7 @@ def _wire_output(call: Call, extras: list[str]) -> JSONObject:
     kept = kept_of(result, _NAME)
     item["output"] = result.content
     if not isinstance(result.content, str):
-        found = wire_parts(result.content, kept, _wire_part, extras)
-        item["output"] = [part for part in found if part is not None] or ""
+        item["output"] = present(wire_parts(result.content, kept, _wire_part, extras)) or ""
     return with_kept(item, kept.block)
 
 
@@ -288,24 +365,18 @@ def _wire_part(part: Part) -> JSONObject | None:
             detail = {} if part.detail == "" else {"detail": part.detail or "auto"}
             return {"type": "input_image", "image_url": url, **detail}
         case FilePart() if part.file_id or part.data or _is_web(part.url):
-            return {"type": "input_file", **_wire_file(part)}
+            return {
+                "type": "input_file",
+                **file_keys(part, part.url if _is_web(part.url) else None),
+            }
         case OpaquePart(form) if form == _NAME:
             block = opaque_block(part)
-            return block if block and block["type"] in _IN else None
+            return block if block and _is_part(block, "user") else None
     return None
 
 
 def _is_web(url: str | None) -> bool:
     return url is not None and url.startswith(("https://", "http://"))
-
-
-def _wire_file(part: FilePart) -> dict[str, str]:
-    name, data = part.name, part.data
-    if data and part.media_type:  # from another format: a file is a data URL with a name here
-        name, data = name or "file", f"data:{part.media_type};base64,{data}"
-    url = part.url if _is_web(part.url) else None
-    known = {"file_id": part.file_id, "filename": name, "file_data": data, "file_url": url}
-    return {key: value for key, value in known.items() if value is not None}
 
 
 def _wire_output_part(part: Part) -> JSONObject | None:
@@ -315,7 +386,7 @@ def _wire_output_part(part: Part) -> JSONObject | None:
     if not isinstance(part, OpaquePart) or part.format != _NAME:
         return None
     block = opaque_block(part)
-    return block if block and block["type"] in _OUT else None
+    return block if block and _is_part(block, "assistant") else None
 
 
 # ---------------------------------------------------------------- parsing
@@ -340,7 +411,13 @@ class _Parser:
                 "'role' of " + ", ".join(_ROLES) + " and a 'content'"
             )
         kind = "message" if _is_said(item) else item["type"]
-        if kind in _OUTPUTS or (kind == "message" and item["role"] != "assistant"):
+        row = kind_of(_NAME, item)
+        if is_compaction(_NAME, item):
+            self._answer = None
+            new_entry, kept = compaction_entry(_NAME, item), Kept(own=item)
+        elif row is not None and not row.plain and is_half(_NAME, item, row):
+            new_entry, kept = self._typed(item, row, label)
+        elif kind in _OUTPUTS or (kind == "message" and item["role"] != "assistant"):
             self._answer = None
             new_entry, kept = self._output(item) if kind in _OUTPUTS else _parse_said(item)
         else:
@@ -362,7 +439,8 @@ class _Parser:
             label = new_entry.message_id
             if label is not None:
                 firsts.setdefault(label, number)
-                orders[label] = orders.get(label, "") + "tu"[new_entry.type == "tool_call"]
+                half = {"tool_call": "u", "tool_result": ""}.get(new_entry.type, "t")
+                orders[label] = orders.get(label, "") + half
         for label, order in orders.items():
             if "ut" in order:
                 first = firsts[label]
@@ -372,12 +450,12 @@ class _Parser:
             for new_entry, kept in zip(new_entries, self._kept, strict=True)
         ]
 
-    def _begin(self, kind: str, label: str) -> None:
+    def _begin(self, kind: str, label: str, call: bool = False) -> None:
         """Continue the current answer, or begin one: two messages in a row are two answers."""
         again = self._spoke and "u" not in self._order and kind in ("message", "reasoning")
         if self._answer is None or again:
             self._answer, self._order, self._spoke, self._reasoned = label, "", False, False
-        self._order += "tu"[kind in _CALLS]
+        self._order += "tu"[call or kind in _CALLS]
         self._spoke = self._spoke or kind == "message"
 
     def _after_reasoning(self, kind: str, kept: Kept) -> Kept:
@@ -387,6 +465,17 @@ class _Parser:
             return msgspec.structs.replace(kept, style=f"{kept.style} reasoned".strip())
         return kept
 
+    def _typed(self, item: JSONObject, row: Kind, label: str) -> tuple[NewEntry, Kept]:
+        """Return the entry of a call of a type of its own, or of what answers it."""
+        call = row.half == "call"
+        if call or row.role == "assistant":
+            self._begin(item["type"], label, call)
+        else:
+            self._answer = None
+        kept = Kept(own=item)
+        new_entry = typed_entry(_NAME, item, row, self._answer, self._names)
+        return new_entry, self._after_reasoning(item["type"], kept) if call else kept
+
     def _call(self, item: JSONObject, kind: str) -> tuple[NewEntry, Kept]:
         call_id, name = item.get("call_id"), item.get("name")
         if not isinstance(call_id, str) or not isinstance(name, str):
@@ -395,13 +484,7 @@ class _Parser:
         if not isinstance(given, str | None):
             raise FormatError(f"{_CALLS[kind]} of a {kind} must be a string, not {shape_of(given)}")
         self._names[call_id] = name
-        new_entry = NewEntry(
-            type="tool_call",
-            role="assistant",
-            content=given or "",
-            call_id=call_id or None,
-            name=name,
-        )
+        new_entry = call_entry(given or "", call_id, name, None)
         style = "custom" if kind == "custom_tool_call" else ""
         return new_entry, Kept(block=other_keys(item, _OF_CALL), style=style)
 
@@ -409,19 +492,10 @@ class _Parser:
         call_id, output = item.get("call_id"), item.get("output")
         if not isinstance(call_id, str):
             raise FormatError(f"a {item['type']} needs a call_id: {shape_of(item)}")
-        if not isinstance(output, str | list):
-            raise FormatError(f"an output must be text or a list of parts, not {shape_of(output)}")
-        content: Content = output if isinstance(output, str) else ()
-        more: dict[str, JSONObject] = {}
-        if isinstance(output, list):
-            content, more = read_parts(output, _NAME, _known_part, _wire_part)
-        new_entry = NewEntry(
-            type="tool_result",
-            role="tool",
-            content=content,
-            call_id=call_id or None,
-            name=self._names.get(call_id),
-        )
+        if output is None:
+            raise FormatError("an output must be text or a list of parts, not null")
+        content, more = read_content(output, _NAME, _known_part, _wire_part, "an output")
+        new_entry = result_entry(content, call_id, self._names.get(call_id))
         style = "custom" if item["type"] == "custom_tool_call_output" else ""
         return new_entry, Kept(block=other_keys(item, _OF_OUTPUT), parts=more, style=style)
 
@@ -437,8 +511,10 @@ def _parse_said(item: JSONObject) -> tuple[NewEntry, Kept]:
 def _parse_spoken(item: JSONObject, kind: str) -> tuple[NewEntry, Kept]:
     """Return the model's message, or an item that only its provider understands."""
     if kind != "message":
-        own = opaque(_NAME, item, "an item")
-        return NewEntry(type="message", role="assistant", content=(own,)), Kept()
+        text = read_as_text(_NAME, item)
+        own: Content = text or (opaque(_NAME, item, "an item"),)
+        kept = Kept(own=item) if text else Kept()
+        return NewEntry(type="message", role="assistant", content=own), kept
     content, more = _parse_content(item["content"], spoken=True)
     style = "" if isinstance(content, str) else "parts"
     kept = Kept(message=other_keys(item, _OF_MESSAGE), parts=more, style=style)

@@ -14,8 +14,9 @@ import msgspec
 
 from memman.entries import JSON, Entry, JSONObject, TextPart
 from memman.formats.lenient import whole_message
+from memman.formats.parts import is_beside
 from memman.protocols import Call, Format, SupportsRestore, Turn
-from memman.window import Window, WindowItem
+from memman.window import Window
 
 _Kind = Literal["system", "user", "assistant", "context", "summary", "result"]
 
@@ -32,16 +33,17 @@ def original_messages(
     window = Window()
     for entry in entries:
         window.add(entry, 0)
-    called = {
-        item.result.entry.id: item
-        for exchange in window.exchanges
-        for item in exchange.items
-        if item.result is not None
-    }
+    called: dict[str, Entry] = {}
+    for item in chain.from_iterable(exchange.items for exchange in window.exchanges):
+        if item.result is not None:
+            called[item.result.entry.id] = item.entry
+        elif item.again is not None:
+            called[item.entry.id] = item.again
+    beside = form.name if getattr(form, "results_beside", False) else ""
     return [
         _joined(form, list(chain.from_iterable(_restored(form, turn) for turn in turns)))
         for group in message_groups(entries, getattr(form, "results_anywhere", False))
-        if (turns := list(_turns(group, called, nonce)))
+        if (turns := list(_turns(group, called, nonce, beside)))
     ]
 
 
@@ -66,9 +68,11 @@ def _together(before: Entry, entry: Entry) -> bool:
     return entry.message_id is not None or before.type == entry.type == "tool_call"
 
 
-def _kind(entry: Entry) -> _Kind:
+def _kind(entry: Entry, form: str) -> _Kind:
     match entry.type:
         case "tool_call":
+            return "assistant"
+        case "tool_result" if is_beside(entry, form):
             return "assistant"
         case "message":
             return "user" if entry.role == "tool" else entry.role
@@ -78,14 +82,22 @@ def _kind(entry: Entry) -> _Kind:
             return kind
 
 
-def _turns(group: Sequence[Entry], called: Mapping[str, WindowItem], nonce: str) -> Iterator[Turn]:
+def _turns(
+    group: Sequence[Entry], called: Mapping[str, Entry], nonce: str, form: str
+) -> Iterator[Turn]:
     """Yield the turns of one message; a result is tied to its call, or to an empty one of its name."""
-    for kind, run in groupby(group, _kind):
+    for kind, run in groupby(group, lambda entry: _kind(entry, form)):
         entries = tuple(run)
         if kind == "assistant":
             texts = tuple(entry for entry in entries if entry.type == "message")
-            calls = tuple(_call(entry) for entry in entries if entry.type == "tool_call")
-            yield Turn("assistant", texts, calls)
+            calls = tuple(
+                msgspec.structs.replace(_call(entry), beside=is_beside(entry, form))
+                for entry in entries
+                if entry.type == "tool_call"
+            )
+            results = (entry for entry in entries if entry.type == "tool_result")
+            beside = tuple(_answered(entry, called.get(entry.id)) for entry in results)
+            yield Turn("assistant", texts, calls, (), "", beside)
         elif kind == "result":
             answers = tuple(_answered(entry, called.get(entry.id)) for entry in entries)
             yield Turn("result", entries, answers, answers)
@@ -99,10 +111,10 @@ def _call(entry: Entry, result: Entry | None = None) -> Call:
     return Call(entry, call_id, call_id, result)
 
 
-def _answered(result: Entry, item: WindowItem | None) -> Call:
+def _answered(result: Entry, call: Entry | None) -> Call:
     """Return the call of a result."""
-    if item is not None:
-        return _call(item.entry, result)
+    if call is not None:
+        return _call(call, result)
     unknown = Entry(
         id=result.id,
         type="tool_call",

@@ -19,6 +19,11 @@ from memman.extents import check_extent
 
 _ONLY_IN_RESPONSES = frozenset(("annotations", "parsed", "parsed_output"))
 _OF_RESPONSES = ("choices", "candidates", "output")  # the messages in a response
+_CONVERSED = frozenset(("message", "stopReason"))  # a key of Bedrock's response or of its output
+_NO_REPLY: Final = {"role": "assistant", "content": None}
+_ABOUT_REPLIES = frozenset((
+    "role", "id", "type", "model", "usage", "status", "stop_reason", "stop_sequence", "stop_details",
+))  # fmt: skip
 _ROLES: Final = ("system", "user", "assistant", "tool")
 _ALL_ROLES: Final = (*_ROLES, "developer", "function", "model")
 # An assistant message may consist of these alone.
@@ -41,6 +46,23 @@ _PYDANTIC_AI: Final = (
 _VERCEL: Final = ("the Vercel AI SDK", _BY_HAND)
 _ADK: Final = ("Google ADK", "pass the event's content, in the format gemini")
 _AUTOGEN: Final = ("AutoGen", _BY_HAND)
+# The logs and exports that memman-cli reads, by their names there: the keys of an item without a role.
+LOGS: Final = {
+    "claude-code": ("Claude Code", ({"uuid", "parentUuid", "sessionId"}, {"leafUuid"})),
+    "codex": ("Codex", ({"timestamp", "type", "payload"},)),
+    "chatgpt-export": ("ChatGPT", ({"mapping", "current_node"},)),
+    "sharegpt": ("ShareGPT", ({"conversations"}, {"from", "value"})),
+    "otel": ("OpenTelemetry", ({"name", "attributes"},)),
+}
+# Those that nothing here reads.
+_OTHER_LOGS: Final = {
+    "`claude -p --output-format stream-json`": {"type", "subtype", "session_id"},
+    "`codex exec --json`": {"type", "thread_id"},
+    "Copilot": {"type", "data", "parentId"},
+    "Kimi": {"type", "protocol_version"},
+    "opencode": {"info", "parts"},
+    "Cline": {"ts", "type", "say"},
+}
 _OF_PARTS: Final = {"part_kind": _PYDANTIC_AI, "toolCallId": _VERCEL}
 _BY_PACKAGE: Final = {
     "agent_framework": _AGENT_FRAMEWORK,
@@ -117,10 +139,23 @@ def parse_each(
     return new_entries
 
 
+def is_empty_reply(given: Any, messages: Sequence[Any]) -> bool:
+    """Return True if a response or a single reply has nothing to store, as after a filter's stop.
+
+    `messages` are those of `given` as plain data.
+    """
+    return (not messages or not isinstance(given, list | tuple)) and all(
+        isinstance(message, dict)
+        and message.get("role") in ("assistant", "model")
+        and not any(message[key] for key in message.keys() - _ABOUT_REPLIES)
+        for message in messages
+    )
+
+
 def reported_usage(given: Any) -> Any:
     """Return the usage in a response object, or None."""
     if isinstance(given, Mapping):
-        if "candidates" in given:
+        if _has(given, "candidates", "promptFeedback"):
             return given.get("usageMetadata")
         marks = ("choices", "stop_reason", "stopReason")
         is_response = given.get("object") == "response" or any(mark in given for mark in marks)
@@ -150,14 +185,15 @@ def plain_message(index: int, message: Any, inside: bool) -> Any:
             f"not {type(message).__name__}"
         )
     found = _with_plain_artifact(dict(plain))
+    # A reply without parts has no other key; messages of frameworks have their content in other ones.
+    if found == {"role": "model"}:
+        found["parts"] = []
     if inside and "parts" in found:
         found = {"role": "model"} | found
     try:
         return plain_json(found, f"message {index}")
-    except InvalidInput as error:
-        if _is_converse(found):
-            return _without_bytes(index, found)
-        raise FormatError(str(error)) from None
+    except InvalidInput:
+        return _with_plain_blocks(index, found)
 
 
 def _is_sendable(message: Mapping[str, Any]) -> bool:
@@ -173,11 +209,20 @@ def _is_converse(message: Mapping[str, Any]) -> bool:
     )
 
 
-def _without_bytes(index: int, message: dict[str, Any]) -> dict[str, Any]:
-    """Return a Converse message as JSON data; boto3's bytes become base64."""
+def as_plain(value: Any) -> Any:
+    """Return an SDK's object inside a message as the dict that its SDK sends, anything else as it is."""
+    dump = getattr(value, "model_dump", None)
+    if not callable(dump):
+        return value
+    return _filled(dump(mode="json", by_alias=True, exclude_unset=True))
+
+
+def _with_plain_blocks(index: int, message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message as JSON data; SDK objects become dicts, and boto3's bytes base64."""
     try:
         check_extent(message, f"message {index}")
-        found: dict[str, Any] = plain_json(_as_base64(message), f"message {index}")
+        plain = _plain_within(message, _is_converse(message))
+        found: dict[str, Any] = plain_json(plain, f"message {index}")
     except InvalidInput as error:
         raise FormatError(str(error)) from None
     except RecursionError:
@@ -185,12 +230,14 @@ def _without_bytes(index: int, message: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _as_base64(value: Any) -> Any:
-    if isinstance(value, bytes | bytearray):
+def _plain_within(value: Any, binary: bool) -> Any:
+    if binary and isinstance(value, bytes | bytearray):
         return b64encode(value).decode()
     if isinstance(value, dict):
-        return {key: _as_base64(item) for key, item in value.items()}
-    return [_as_base64(item) for item in value] if isinstance(value, list) else value
+        return {key: _plain_within(item, binary) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain_within(item, binary) for item in value]
+    return as_plain(value)
 
 
 def dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
@@ -203,8 +250,8 @@ def dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
         ):  # Google's: unset fields are left out, names are those of the wire
             return {"parts": []} | dump(mode="json", by_alias=True, exclude_none=True)
         if _is_responses_item(message):  # as OpenAI's SDK itself sends it back
-            return dump(mode="json", exclude_unset=True)
-        dumped = dump(mode="json")
+            return dump(mode="json", by_alias=True, exclude_unset=True)
+        dumped = dump(mode="json", by_alias=True)
     except Exception as error:  # third-party code on objects that may not be validated
         reason = format_error(error)
         raise FormatError(f"message {index} cannot be read: {reason}") from error
@@ -264,18 +311,25 @@ def _filled(item: Any) -> Any:
 def _messages_of(index: int, item: Any) -> Iterator[Any]:
     """Yield the messages or items inside a response; anything else is the message itself."""
     output = field_of(item, "output")
-    if field_of(item, "object") == "response" and isinstance(output, Sequence):
-        yield from output
-    elif isinstance(item, Mapping) and isinstance(output, Mapping) and "message" in output:
-        yield output["message"]
-    elif candidates := field_of(item, "candidates"):
-        content = _first(index, candidates, "content")
+    if field_of(item, "object") == "response" and isinstance(output, Sequence | None):
+        yield from output or ()
+    elif (
+        isinstance(item, Mapping) and isinstance(output, Mapping) and _CONVERSED & {*item, *output}
+    ):
+        yield output.get("message") or _NO_REPLY
+    elif _has(item, "candidates", "promptFeedback"):
+        content = _first(index, field_of(item, "candidates") or (), "content")
         # A reply that ended before it began has none: all its tokens were thoughts.
         yield {"parts": []} | content if isinstance(content, dict) else content
-    elif choices := field_of(item, "choices"):
-        yield _first(index, choices, "message")
+    elif _has(item, "choices"):
+        yield _first(index, field_of(item, "choices"), "message")
     else:
         yield item
+
+
+def _has(item: Any, *names: str) -> bool:
+    """Return True if a dict or an SDK's object has one of these fields."""
+    return any(name in item if isinstance(item, Mapping) else hasattr(item, name) for name in names)
 
 
 def field_of(item: Any, name: str) -> Any:
@@ -284,11 +338,13 @@ def field_of(item: Any, name: str) -> Any:
 
 
 def _first(index: int, choices: Any, name: str) -> Any:
-    """Return the message of a response's first choice."""
-    message = field_of(choices[0], name) if isinstance(choices, Sequence) else None
-    if message is None:
+    """Return the message of a response's first choice; one without a content if a filter stopped it."""
+    listed = isinstance(choices, list | tuple)
+    first = choices[0] if listed and choices else None
+    message = field_of(first, name)
+    if message is None and (not listed or _has(first, "text", "delta")):
         raise FormatError(f"message {index} is a completion without a message in its first choice")
-    return message
+    return message or _NO_REPLY
 
 
 # ---------------------------------------------------------------- messages that no provider accepts
@@ -309,6 +365,18 @@ def fault_of(messages: Sequence[Any]) -> tuple[str, int] | None:
     return None
 
 
+def log_of(messages: Sequence[Any]) -> tuple[str, bool]:
+    """Return the program whose log or export has these items, "" for none, and whether it is read."""
+    items = [item for item in messages if isinstance(item, Mapping) and "role" not in item]
+    for producer, shapes in LOGS.values():
+        if any(keys <= item.keys() for item in items for keys in shapes):
+            return producer, True
+    others = (
+        name for name, keys in _OTHER_LOGS.items() if any(keys <= item.keys() for item in items)
+    )
+    return next(others, ""), False
+
+
 def advice_for(message: object) -> str:
     """Return advice for an object of another framework, "" if its package is unknown."""
     module = type(message).__module__
@@ -325,16 +393,12 @@ def fault_in(message: Mapping[str, Any]) -> str:
     if "role" not in message:
         return ""
     if role not in _ALL_ROLES:
-        return _wrong_role(role)
+        meant = get_close_matches(role, _ALL_ROLES, 1) if isinstance(role, str) else []
+        hint = f"; did you mean {meant[0]!r}?" if meant else ""
+        return f"role {safe_repr(role, 40)} is not one of {', '.join(_ROLES)}{hint}"
     if not has_content(message) and "parts" not in message:
         return f"it has the role {safe_repr(role)} and no content; it needs a 'content'"
     return ""
-
-
-def _wrong_role(role: object) -> str:
-    meant = get_close_matches(role, _ALL_ROLES, 1) if isinstance(role, str) else []
-    hint = f"; did you mean {meant[0]!r}?" if meant else ""
-    return f"role {safe_repr(role, 40)} is not one of {', '.join(_ROLES)}{hint}"
 
 
 def _advice(framework: str, remedy: str) -> str:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, pairwise
 from math import ceil
+from typing import Any
 
 import msgspec
 
-from memman.entries import Entry, JSONObject
+from memman.entries import NO_JSON, Entry, JSONObject, OpaquePart, note_of
 from memman.errors import FormatError
 from memman.formats.lenient import rendered_whole
+from memman.formats.parts import opaque_dict, speaking
 from memman.formats.sources import Comparisons, entries_behind, framed_from
 from memman.formats.turns import turns
+from memman.formats.wire.keys import with_request_keys
+from memman.formats.wire.reading import is_complete
 from memman.protocols import CachePlace, Format, Framing, Rendered, Turn
 from memman.results import Source
 from memman.window import STATE_INDEX, Window, WindowItem
@@ -23,6 +27,8 @@ Price = Callable[[str], int]
 _Message = JSONObject
 _DELIMITED = ("context", "summary", "state", "orphan")
 _EPOCH_TIME = datetime.fromtimestamp(0, UTC)
+_NO_ONE = Turn("state", ())  # says what memman adds
+_OTHER_EPOCH = -1  # of a window that may differ at any place
 _ROUNDING = 1e-6  # sums of fractions may be slightly too high
 
 
@@ -38,6 +44,7 @@ class _Rendered(msgspec.Struct, frozen=True, gc=False):
     framing: float
     system: tuple[Entry, ...]
     turns: tuple[tuple[Turn, Rendered], ...]
+    waits: bool  # for a result from the provider, as the last exchange alone may
 
 
 class Layout(msgspec.Struct, frozen=True, eq=False):
@@ -68,7 +75,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
             for entries in entries_behind(turn, made)
         ]
         joined = [
-            tuple(chain.from_iterable(pieces[start:end]))
+            tuple(entry for entry in chain.from_iterable(pieces[start:end]) if entry.id)
             for start, end in pairwise((*self._starts, len(pieces)))
         ]
         joined = [()] * self._first + joined
@@ -120,6 +127,30 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         return CachePlace(message, sum(map(_blocks, made[self._starts[joined] : pieces])))
 
 
+def without_parts(
+    entry: Entry, form: str, is_sent: Callable[[str, Mapping[str, Any]], bool]
+) -> Entry:
+    """Return an entry without those blocks of a format that are not sent."""
+    if isinstance(entry.content, str):
+        return entry
+    kept = tuple(
+        part
+        for part in entry.content
+        if not isinstance(part, OpaquePart)
+        or part.format != form
+        or is_sent(form, opaque_dict(part))
+    )
+    if len(kept) == len(entry.content):
+        return entry
+    return msgspec.structs.replace(entry, content=kept, raw_json=NO_JSON)
+
+
+def _is_prompted(turn: Turn) -> bool:
+    """Return whether a turn of the assistant answers a request that did not end with the user."""
+    entries = (*turn.entries, *(call.entry for call in (*turn.calls, *turn.beside)))
+    return any(note_of(entry, "prompted") for entry in entries)
+
+
 def _pieces_of(done: Sequence[_Rendered]) -> int:
     return done[-1].before + len(done[-1].messages) if done else 0
 
@@ -161,6 +192,9 @@ class Rendering:
         self._comparisons = comparisons or Comparisons(form)
         self.inline = form.inline_system
         self._results_anywhere = getattr(form, "results_anywhere", False)
+        self._speakers = form.name, not getattr(form, "nameless", False)
+        self._beside = form.name if getattr(form, "results_beside", False) else ""
+        self._pauses = getattr(form, "pauses", False)
         self._price = price
         self._framing = framing
         request, message = form.request_framing, form.message_framing
@@ -198,7 +232,7 @@ class Rendering:
         return other
 
     def _take(self, other: Rendering) -> None:
-        self._epoch = other._epoch
+        self._epoch = None if other._epoch is None else _OTHER_EPOCH
         self._done = list(other._done)
         self._pieces = list(other._pieces)
         self._joined = list(other._joined)
@@ -220,9 +254,12 @@ class Rendering:
             unequal = (n for n in range(same) if done[n].items is not exchanges[n].items)
             same = next(unequal, same)
         self._epoch = None
+        if 0 < same < len(exchanges) and done[same - 1].waits:
+            same -= 1  # another exchange follows, so what it waited for does not come
         self._truncate(same)
-        for exchange in exchanges[same:]:
-            rendered = self._rendered(exchange.items)
+        for number, exchange in enumerate(exchanges[same:], start=same + 1):
+            last = self._pauses and number == len(exchanges)
+            rendered = self._rendered(exchange.items, last)
             self._done.append(rendered)
             self._pieces += rendered.messages
             self._framing_sum += rendered.framing
@@ -230,31 +267,53 @@ class Rendering:
         self.added = ceil(self._framing_sum - _ROUNDING)
         self._epoch = window.epoch
 
-    def _rendered(self, items: tuple[WindowItem, ...]) -> _Rendered:
+    def _rendered(self, items: tuple[WindowItem, ...], last: bool) -> _Rendered:
         """Render an exchange."""
         messages: tuple[_Message, ...] = ()
         system: tuple[Entry, ...] = ()
         rendered_turns: list[tuple[Turn, Rendered]] = []
         tokens = 0.0
         framing = self._framing
-        for turn in turns(items, self._results_anywhere):
+        waits = False
+        for call in filter(None, (item.again for item in items)):  # it is in no item's price
+            tokens += max(self._price(call.text), call.token_count.tokens)
+        for turn in turns(items, self._beside, results_anywhere=self._results_anywhere, last=last):
+            waits |= any(call.beside and call.result is None for call in turn.calls)
+            if any(entry.name for entry in turn.entries):
+                names = list[str]()
+                said = tuple(speaking(entry, *self._speakers, names) for entry in turn.entries)
+                turn = msgspec.structs.replace(turn, entries=said)
+                tokens += sum(map(self._price, names))
             if turn.kind == "system" and not (self.inline or messages or self._pieces):
                 system += turn.entries
                 tokens += self.format.message_framing if framing is None else framing.message
                 continue
+            if turn.kind == "assistant":
+                entries = tuple(
+                    without_parts(entry, self.format.name, is_complete) for entry in turn.entries
+                )
+                turn = msgspec.structs.replace(turn, entries=entries)
             if self._nonce and turn.kind in _DELIMITED:
                 turn = msgspec.structs.replace(turn, nonce=self._nonce)
+            if self._complete and turn.kind == "assistant" and _is_prompted(turn):
+                newest = [*self._pieces[-1:], *messages][-1:]
+                framed = self.format.frame(newest)
+                if newest and not framed_from(self.format, newest, framed)[-1]:  # it ended so
+                    note = Rendered((framed[-1],), self.format.message_framing)
+                    rendered_turns.append((_NO_ONE, note))
+                    messages += note.messages
+                    tokens += note.framing + self._price(self.format.edges[-1])
             if self._complete or turn.kind != "assistant":
                 rendered = rendered_whole(turn, self.format) or self.format.render(turn)
             else:
                 rendered = self._without_placeholders(turn)
-            made = tuple(rendered.messages)  # a third-party format may return a list
+            made = tuple(with_request_keys(self.format.name, each) for each in rendered.messages)
             tokens += rendered.framing if framing is None else _billed(framing, len(made), turn)
             tokens += sum(map(self._price, rendered.extras))
             messages += made
             rendered_turns.append((turn, rendered))
         before = len(self._pieces)
-        return _Rendered(items, before, messages, tokens, system, tuple(rendered_turns))
+        return _Rendered(items, before, messages, tokens, system, tuple(rendered_turns), waits)
 
     def _without_placeholders(self, turn: Turn) -> Rendered:
         """Render an assistant's turn with the results that it has."""

@@ -13,6 +13,7 @@ from operator import is_
 import msgspec
 
 from memman.entries import NO_JSON, Entry, JSONObject, NewEntry, decode_json
+from memman.formats.calls import spoken_of
 from memman.formats.lenient import PlainMessage, parsed_messages
 from memman.protocols import Format, Rendered, Turn
 from memman.results import Source
@@ -29,7 +30,7 @@ def entries_behind(turn: Turn, rendered: Rendered) -> Sequence[Entries]:
         return rendered.sources
     if turn.kind != "assistant":
         return [turn.entries, *[()] * (len(rendered.messages) - 1)][: len(rendered.messages)]
-    spoken = (*turn.entries, *(call.entry for call in turn.calls))
+    spoken = spoken_of(turn)
     results = [() if call.result is None else (call.result,) for call in turn.answers]
     match len(rendered.messages):
         case 0:
@@ -54,14 +55,8 @@ def framed_from(
     same = [index_of.get(id(message)) for message in framed]
     if len(same) - same.count(None) == len(joined):  # nothing but added messages
         return [() if index is None else (index,) for index in same]
-    return _tagged(form, joined)
-
-
-def _tagged(form: Format, joined: Sequence[JSONObject]) -> list[tuple[int, ...]]:
-    """Frame the messages again, with tags.
-
-    A message that `frame` rewrites loses its tag. It comes after those that are added before it.
-    """
+    # Frame them again, with tags. A message that `frame` rewrites loses its tag. It comes after those that
+    # are added before it.
     framed = form.frame([{**message, _TAG: index} for index, message in enumerate(joined)])
     found: list[tuple[int, ...]] = []
     expected = 0  # the next message that has not come yet

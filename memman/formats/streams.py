@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 
-import msgspec
-
 from memman.display import format_error
-from memman.entries import JSON, JSONObject
+from memman.entries import JSON, JSONObject, json_or
 from memman.errors import FormatError
 from memman.formats.plain import field_of
 
@@ -32,17 +30,6 @@ _NOT_AS_WRITTEN = (KeyError, TypeError, ValueError, AttributeError, RecursionErr
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
-def _refuse_unread(given: JSON) -> None:
-    """Raise `FormatError` for a coroutine that was not awaited, and for a stream that was not read."""
-    kind = type(given).__name__
-    if hasattr(given, "__await__"):
-        raise FormatError(f"the {kind} has not been awaited: add what `await` makes of it")
-    if hasattr(given, "__next__") or hasattr(given, "__anext__"):
-        raise FormatError(
-            f"the {kind} has not been read: collect its pieces in a list and add the list"
-        )
-
-
 def whole(given: JSON, *, keep: bool = False) -> JSON:
     """Return the response that a list of a stream's pieces makes; anything else unchanged.
 
@@ -53,7 +40,13 @@ def whole(given: JSON, *, keep: bool = False) -> JSON:
         FormatError: a stream that was not read, or a call that was not awaited; without `keep`, also a
             single piece, or pieces among other things.
     """
-    _refuse_unread(given)
+    kind = type(given).__name__
+    if hasattr(given, "__await__"):
+        raise FormatError(f"the {kind} has not been awaited: add what `await` makes of it")
+    if hasattr(given, "__next__") or hasattr(given, "__anext__"):
+        raise FormatError(
+            f"the {kind} has not been read: collect its pieces in a list and add the list"
+        )
     try:
         return _whole(given)
     except FormatError:
@@ -217,10 +210,7 @@ def _arguments(text: str) -> _Fields:
 
     Source: Anthropic's page on fine-grained tool streaming.
     """
-    try:
-        found = msgspec.json.decode(text or "{}")
-    except (msgspec.DecodeError, RecursionError):
-        found = None
+    found = json_or(None, text or "{}")
     return found if isinstance(found, dict) else {"INVALID_JSON": text}
 
 

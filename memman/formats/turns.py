@@ -1,20 +1,20 @@
 """Turns: the exchanges of a window, valid by construction in every format.
 
 An assistant message includes its calls, its results follow it directly (unless the format accepts them
-anywhere), each call has exactly one result (a marked placeholder if it has none), and a result without
-its call becomes a note. Text that is not the user's own is delimited, and text that imitates the
-delimiters is neutralised.
+anywhere), each call has exactly one result (a marked placeholder if it has none), a late result is shown
+with its call once more, and a result without its call becomes a note. Text that is not the user's own is
+delimited, and text that imitates the delimiters is neutralised.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from memman.display import UNSEEN
-from memman.entries import Entry, JSONObject, neutralised
-from memman.formats.parts import NOT_CARRIED, has_unsaid
+from memman.entries import NO_JSON, Entry, JSONObject, neutralised
+from memman.formats.parts import NOT_CARRIED, has_unsaid, is_beside, once_more
 from memman.protocols import Call, Rendered, Turn
 from memman.window import STATE_INDEX, WindowItem
 
@@ -43,31 +43,57 @@ _DIGITS = re.compile(r"[0-9]")
 _BRACKETS = str.maketrans("[]", "()")
 
 
-def turns(items: Sequence[WindowItem], results_anywhere: bool = False) -> list[Turn]:
-    """Return the turns of one exchange in order; with `results_anywhere` each result is its own turn."""
+def turns(
+    items: Sequence[WindowItem], form: str, *, results_anywhere: bool = False, last: bool = False
+) -> list[Turn]:
+    """Return the turns of one exchange in order.
+
+    Args:
+        items: the exchange.
+        form: the name of a format with `results_beside`; "" for any other.
+        results_anywhere: whether each result is its own turn.
+        last: whether nothing follows: a call of the provider's own tool may still wait for its result.
+    """
     first = items[0]
-    if len(items) == 1 or (len(items) == 2 and first.result is items[1]):
+    beside = {item.entry.id: item for item in _calls_beside(items, form, last)}
+    if not beside and (len(items) == 1 or (len(items) == 2 and first.result is items[1])):
         return [_turn_of_one(first)]  # possibly with a call's result: most exchanges of an agent
     found: list[Turn] = []
     taken: set[int] = set()
+    results = {item.result.entry.id: item for item in beside.values() if item.result is not None}
     waiting: dict[str, Call] = {}  # the calls whose results have a later turn, by the result's id
     for number, item in enumerate(items):
         entry = item.entry
         if number in taken:
             continue
-        if _is_assistant(entry):
-            pieces = _assistant_pieces(items, number)
+        if _is_assistant(entry) or entry.id in results:
+            pieces = _assistant_pieces(items, number, results.keys())
             taken.update(pieces)
-            turn = _assistant_turn([items[piece] for piece in pieces])
+            turn = _assistant_turn([items[piece] for piece in pieces], beside, results)
             if results_anywhere:
                 waiting |= {call.result.id: call for call in turn.calls if call.result is not None}
                 unanswered = tuple(call for call in turn.calls if call.result is None)
                 turn = Turn("assistant", turn.entries, turn.calls, unanswered)
             found.append(turn)
         elif not (entry.type == "tool_result" and item.answers):
-            found.append(Turn(_kind(entry), (entry,)))
+            found.append(_other(item))
         elif entry.id in waiting:
             found.append(Turn("result", (entry,), (), (waiting[entry.id],)))
+    return found
+
+
+def _calls_beside(items: Sequence[WindowItem], form: str, last: bool) -> list[WindowItem]:
+    """Return the calls of the provider's own tools with their results, or still without if `last`.
+
+    A call or result that was replaced by a text, or one without the other, is like that of any tool.
+    """
+    found = []
+    for item in items:
+        if item.entry.type != "tool_call" or item.entry.raw_json is NO_JSON:
+            continue
+        answered = last if item.result is None else is_beside(item.result.entry, form)
+        if answered and is_beside(item.entry, form):
+            found.append(item)
     return found
 
 
@@ -85,7 +111,16 @@ def _turn_of_one(item: WindowItem) -> Turn:
         answer = result.entry if result is not None else None
         alone = (Call(entry, call_id or unique, unique, answer),)
         return Turn("assistant", (), alone, alone)
-    return Turn(_kind(entry), (entry,))
+    return _other(item)
+
+
+def _other(item: WindowItem) -> Turn:
+    """Return the turn of an entry that is not the assistant's; a late result is shown with its call."""
+    if item.again is None:
+        return Turn(_kind(item.entry), (item.entry,))
+    unique = f"{item.again.call_id or 'memman-call'}--again-{item.position}"
+    pair = (Call(once_more(item.again, item.position), unique, unique, item.entry),)
+    return Turn("assistant", (), pair, pair)
 
 
 def _is_assistant(entry: Entry) -> bool:
@@ -100,8 +135,12 @@ def _kind(entry: Entry) -> _Kind:
     return kind if kind == "context" or kind == "summary" else "orphan"
 
 
-def _assistant_pieces(items: Sequence[WindowItem], first: int) -> list[int]:
+def _assistant_pieces(
+    items: Sequence[WindowItem], first: int, beside: Collection[str] = frozenset()
+) -> list[int]:
     """Return the indexes of the entries that form one assistant message with the entry at `first`.
+
+    `beside` are the ids of results that are in a message of the assistant.
 
     They share a `message_id`; adjacent calls without one run in parallel.
     """
@@ -111,7 +150,7 @@ def _assistant_pieces(items: Sequence[WindowItem], first: int) -> list[int]:
             number
             for number in range(first, len(items))
             if items[number].entry.message_id == entry.message_id
-            and _is_assistant(items[number].entry)
+            and (_is_assistant(items[number].entry) or items[number].entry.id in beside)
         ]
     last = first
     while (
@@ -124,19 +163,25 @@ def _assistant_pieces(items: Sequence[WindowItem], first: int) -> list[int]:
     return list(range(first, last + 1))
 
 
-def _assistant_turn(pieces: Sequence[WindowItem]) -> Turn:
+def _assistant_turn(
+    pieces: Sequence[WindowItem],
+    beside: Collection[str],
+    results: Mapping[str, WindowItem],
+) -> Turn:
     """Return one assistant message: its texts, its calls, and the calls in the order of their results."""
     texts = tuple(item.entry for item in pieces if item.entry.type == "message")
     made = [item for item in pieces if item.entry.type == "tool_call"]
     used: set[str] = set()
-    calls = tuple(_call(item, used) for item in made)
-    if len(made) < 2:
-        return Turn("assistant", texts, calls, calls)
+    calls = tuple(_call(item, used, item.entry.id in beside) for item in made)
     order = sorted(range(len(made)), key=lambda number: _answered_at(made[number]))
-    return Turn("assistant", texts, calls, tuple(calls[number] for number in order))
+    answers = tuple(calls[number] for number in order if not calls[number].beside)
+    inside = tuple(
+        _call(results[item.entry.id], set(), True) for item in pieces if item.entry.id in results
+    )
+    return Turn("assistant", texts, calls, answers, "", inside)
 
 
-def _call(item: WindowItem, used: set[str]) -> Call:
+def _call(item: WindowItem, used: set[str], beside: bool) -> Call:
     """Return a call with its ids; an id that another call of the message uses is replaced."""
     unique = _unique_id(item)
     wire = item.entry.call_id or unique
@@ -146,7 +191,7 @@ def _call(item: WindowItem, used: set[str]) -> Call:
             wire += "-"
     used.add(wire)
     result = item.result
-    return Call(item.entry, wire, unique, result.entry if result is not None else None)
+    return Call(item.entry, wire, unique, result.entry if result is not None else None, beside)
 
 
 def _answered_at(call: WindowItem) -> float:
@@ -242,8 +287,12 @@ def framed(messages: list[Message], model: str, user_message: MakeMessage) -> li
     return messages
 
 
-def system_note(entry: Entry, framing: int, user_message: MakeMessage) -> Rendered:
-    """Return a system message inside the conversation as a marked note of the user's."""
+def note(turn: Turn, framing: int, user_message: MakeMessage) -> Rendered:
+    """Return a turn that is neither the user's nor the assistant's as a note of the user's."""
+    if turn.kind != "system":
+        text, extras = delimited(turn)
+        return Rendered((user_message(text),), framing, extras)
+    [entry] = turn.entries
     unsaid = has_unsaid(entry.content)
     if not entry.text.strip() and not unsaid:
         return NOTHING
