@@ -11,15 +11,13 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any
 
 import msgspec
 from cachetools import TTLCache
 
-from memman.counting.estimator import estimator_for
-from memman.counting.extras import extra_of_block, extra_of_entry
+from memman.counting.blocks import BlockPrices
+from memman.counting.estimator import estimator_for, spread
 from memman.counting.framing import api_of, framing_in
-from memman.counting.images import IMAGE_TYPES, image_tokens, images_inside, size_of
 from memman.counting.models import model_ref
 from memman.counting.tool_prices import price_tools
 from memman.counting.validation import fingerprint_of, is_plugin_error
@@ -30,12 +28,9 @@ from memman.entries import (
     Accuracy,
     Content,
     Entry,
-    ImagePart,
     Method,
     NewEntry,
-    OpaquePart,
     TokenCount,
-    opaque_tokens,
     text_of,
 )
 from memman.protocols import LocalCounter, ModelRef
@@ -45,7 +40,9 @@ logger = logging.getLogger("memman.counting")
 
 _CACHED = 4_096
 _CACHE_SECONDS = 300.0
-_SMALLEST_IMAGE = 1_024  # bytes of JSON that may hold an image
+_LONG = 500_000  # characters
+_PIECES = 32
+_PIECE = 8_192
 
 
 class TokenCounter:
@@ -68,6 +65,9 @@ class TokenCounter:
         self._counter = counter
         self._method: Method = "estimation" if accuracy == "low" else "client"
         self._timer = timer
+        self._blocks = BlockPrices(
+            lambda text: self.count_text(text).tokens, model or model_ref("")
+        )
         self._renew()
         renew_in_child(self._renew)
 
@@ -77,13 +77,14 @@ class TokenCounter:
         self._cache: TTLCache[bytes, TokenCount] = TTLCache(_CACHED, _CACHE_SECONDS, self._timer)
 
     def count_entry(self, entry: NewEntry | Entry) -> TokenCount:
-        """Return the cost of an entry: its text, name, images and opaque parts."""
-        extra = self._parts_tokens(entry.content)
+        """Return the cost of an entry: its text, name, images, files and blocks."""
+        count = self.count_text(text_of(entry.content))
+        extra = self._blocks.content(entry.content)
         if entry.raw_json is not NO_JSON:
-            extra += self._raw_tokens(entry.raw_json)
+            extra += self._blocks.raw(entry, count.tokens)
         if entry.type == "tool_call" and entry.name:
             extra += self.text_cached(entry.name)
-        return self.plus(self.count_text(text_of(entry.content)), extra)
+        return self.plus(count, extra)
 
     def recount(self, entry: Entry) -> int:
         """Return an entry's tokens by this counter: its stored count if this counter made it."""
@@ -101,7 +102,14 @@ class TokenCounter:
         return self.count_cached(text).tokens
 
     def count_text(self, text: str) -> TokenCount:
-        """Count one text."""
+        """Count one text; one above 500,000 characters is estimated from pieces of it.
+
+        A vocabulary may take 4 seconds for a million equal characters.
+        """
+        if len(text) > _LONG and self.accuracy != "low":
+            seen = spread(text, _PIECES, _PIECE)
+            tokens = self.count_text(seen).tokens * len(text) // len(seen)
+            return TokenCount(tokens, "estimation", "low", self.fingerprint)
         began = self._timer()
         try:
             [tokens] = self._counter.count_texts((text,))
@@ -120,7 +128,7 @@ class TokenCounter:
         text = text_of(content)
         key = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
         count = self._cached(key, lambda: self.count_text(text))
-        return self.plus(count, self._parts_tokens(content))
+        return self.plus(count, self._blocks.content(content))
 
     def tools_cached(self, tools: bytes, format_name: str) -> int:
         """Return the tokens that tool definitions, as JSON, add to a request in a message format.
@@ -152,45 +160,6 @@ class TokenCounter:
             self._cache[key] = msgspec.structs.replace(counted, cached=True)
         return counted
 
-    def _parts_tokens(self, content: Content) -> int:
-        """Return the tokens of content that is not text: images by formula, the rest by its bytes."""
-        if isinstance(content, str):
-            return 0
-        tokens = 0
-        for part in content:
-            if isinstance(part, ImagePart):
-                tokens += self._image(part.data or part.url, part.detail or "auto")
-            elif isinstance(part, OpaquePart):
-                tokens += self._block_tokens(_json(part.block))
-            else:
-                tokens += opaque_tokens(part)
-        return tokens
-
-    def _block_tokens(self, block: Any) -> int:
-        """Return the tokens of a provider's own block: by its bytes, except for images in it."""
-        if isinstance(block, dict) and block.get("type") in IMAGE_TYPES:
-            return sum(self._image(source) for source in images_inside(block))
-        images, image_bytes = self._images_in(block)
-        extra = extra_of_block(block)
-        return images + extra.tokens + max(0, extra.size - image_bytes) // 3
-
-    def _raw_tokens(self, raw: msgspec.Raw) -> int:
-        """Return the tokens that a message has besides its text: by its bytes, except for images."""
-        value = _json(raw)
-        extra = extra_of_entry(value)
-        if extra.size < _SMALLEST_IMAGE:
-            return extra.tokens + extra.size // 2
-        images, image_bytes = self._images_in(value)
-        return extra.tokens + images + max(0, extra.size - image_bytes) // 2
-
-    def _images_in(self, value: Any) -> tuple[int, int]:
-        """Return the tokens of the images in JSON, and the bytes that they take in it."""
-        inside = images_inside(value)
-        return sum(map(self._image, inside)), sum(len(source or "") for source in inside)
-
-    def _image(self, source: str | None, detail: str = "auto") -> int:
-        return image_tokens(self.model or model_ref(""), *size_of(source), detail=detail)
-
     def _estimate(self, text: str, reason: str) -> TokenCount:
         # An error's message may quote the text, which must not reach a log.
         kind = reason.partition(":")[0]
@@ -204,13 +173,6 @@ class TokenCounter:
     def plus(count: TokenCount, extra: int) -> TokenCount:
         """Return a count with further tokens added."""
         return msgspec.structs.replace(count, tokens=count.tokens + extra) if extra else count
-
-
-def _json(raw: msgspec.Raw) -> Any:
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
 
 
 class CallableCounter:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from math import ceil
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -108,6 +108,12 @@ def bytes_of(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
+def spread(text: str, pieces: int, size: int) -> str:
+    """Return so many evenly spread pieces of a longer text, the first from its beginning."""
+    step = (len(text) - size) // (pieces - 1)
+    return "".join([text[start : start + size] for start in range(0, step * pieces, step)])
+
+
 def reduced(data: bytes) -> tuple[bytes, int, int]:
     """Return the classes of bytes with long runs shortened, and how often letters and spaces were.
 
@@ -144,47 +150,21 @@ class Weights(msgspec.Struct, frozen=True):
     most: int
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """Weights as stored in the file."""
-
-    constant: float
-    letters: float
-    spaces: float
-    ascii: dict[str, float]
-    scripts: dict[str, dict[str, float]]
-    margin: tuple[float, float]
-    slack: float
-    most: int
-
-
-class _File(msgspec.Struct, frozen=True):
-    version: int
-    source: str
-    families: dict[str, _Kept]
-
-
 @cache
 def _families() -> dict[str, Weights]:
-    kept = msgspec.json.decode((Path(__file__).parent / _WEIGHTS).read_bytes(), type=_File)
-    return {name: _weights(each) for name, each in kept.families.items()}
+    stored = msgspec.json.decode((Path(__file__).parent / _WEIGHTS).read_bytes())
+    return {name: _weights(each) for name, each in stored["families"].items()}
 
 
-def _weights(kept: _Kept) -> Weights:
-    scripts = tuple((lead.encode(), _features(each)) for lead, each in kept.scripts.items())
-    return Weights(
-        kept.constant,
-        kept.letters,
-        kept.spaces,
-        _features(kept.ascii),
-        scripts,
-        kept.margin,
-        kept.slack,
-        kept.most,
-    )
+def _weights(stored: dict[str, Any]) -> Weights:
+    """Return weights as stored in the file, with their patterns as bytes."""
+    scripts = [(lead.encode(), _features(each)) for lead, each in stored["scripts"].items()]
+    patterns = {"ascii": _features(stored["ascii"]), "scripts": scripts}
+    return msgspec.convert(stored | patterns, Weights)
 
 
-def _features(kept: dict[str, float]) -> Features:
-    return tuple((pattern.encode(), weight) for pattern, weight in kept.items())
+def _features(stored: dict[str, float]) -> Features:
+    return tuple((pattern.encode(), weight) for pattern, weight in stored.items())
 
 
 # ---------------------------------------------------------------- the counter
@@ -217,9 +197,7 @@ class TextEstimator:
         if length <= _LONG:
             return self._tokens(text) if text else 0
         window = _WINDOW_ASCII if text.isascii() else _WINDOW_OTHER
-        step = (length - window) // (_WINDOWS - 1)
-        ends = range(0, step * _WINDOWS, step)
-        seen = "".join([text[start : start + window] for start in ends])
+        seen = spread(text, _WINDOWS, window)
         return round(self._tokens(seen) * length / len(seen))
 
     def _tokens(self, text: str) -> int:
@@ -248,8 +226,6 @@ def estimator_for(model: ModelRef | None = None) -> TextEstimator:
     return _made(_OF_FAMILY.get(model.family, GENERIC) if model else GENERIC)
 
 
-def _matches(_model: ModelRef) -> int:
-    return 1
-
-
-ESTIMATE: Final = CounterSpec(name=NAME, match=_matches, factory=estimator_for, accuracy="low")
+ESTIMATE: Final = CounterSpec(
+    name=NAME, match=lambda _model: 1, factory=estimator_for, accuracy="low"
+)

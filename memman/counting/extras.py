@@ -1,7 +1,7 @@
 """Parts of a message besides its text, and the tokens that a provider bills for them.
 
 Measured on recorded requests: cache marks and signatures cost nothing, a repeated reasoning text is
-billed once, and an encrypted one costs about a token for four characters beyond the first 200.
+billed once, and a signature of Google's costs about a token for four characters beyond the first 200.
 """
 
 from __future__ import annotations
@@ -46,24 +46,9 @@ def extra_of_entry(raw: Any) -> Extra:
 
 
 def extra_of_block(block: Any) -> Extra:
-    """Return the extra of a provider's own block; encrypted reasoning includes its summary."""
-    if not isinstance(block, Mapping):
-        return Extra(_bytes(block))
-    encrypted = block.get("encrypted_content")
-    if isinstance(encrypted, str):
-        return Extra(0, encrypted_tokens(encrypted))
-    if block.get("type") == "redacted_thinking" and isinstance(block.get("data"), str):
-        return Extra(0, encrypted_tokens(block["data"]))
-    if block.get("type") == "thinking" and not block.get("thinking"):
-        signature = block.get("signature")
-        return Extra(0, encrypted_tokens(signature) if isinstance(signature, str) else 0)
+    """Return the extra of a provider's own block: its bytes, and the tokens of its signatures."""
     read, tokens = _read(block)
     return Extra(_bytes(read), tokens)
-
-
-def encrypted_tokens(text: str) -> int:
-    """Return the approximate tokens of an encrypted text or a signature."""
-    return max(0, len(text) - _UNBILLED_CHARACTERS) // _ENCRYPTED_CHARACTERS
 
 
 def _extra_kept(kept: Any) -> Extra:
@@ -72,11 +57,10 @@ def _extra_kept(kept: Any) -> Extra:
         return Extra(_bytes(kept))
     found = _NOTHING
     for place, value in kept.items():
-        if place in _HOW_WRITTEN:
-            continue
-        held = value if isinstance(value, dict) else {place: value}
-        for each in held.values() if place == "parts" else (held,):
-            found += _extra_keys(each)
+        if place not in _HOW_WRITTEN:
+            held = value if isinstance(value, dict) else {place: value}
+            for each in held.values() if place == "parts" else (held,):
+                found += _extra_keys(each)
     return found
 
 
@@ -113,7 +97,7 @@ def _read(value: Any) -> tuple[Any, int]:
     tokens = 0
     for key, item in value.items():
         if key in _ENCRYPTED and isinstance(item, str):
-            tokens += encrypted_tokens(item)
+            tokens += max(0, len(item) - _UNBILLED_CHARACTERS) // _ENCRYPTED_CHARACTERS
         elif key not in _UNREAD:
             found[key], inside = _read(item)
             tokens += inside

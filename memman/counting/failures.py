@@ -125,8 +125,8 @@ def retry_after_of(error: BaseException) -> float | None:
     """
     wait = _asked_in_headers(error)
     if wait is None:
-        delays = (_inside(each, "retryDelay") for each in _google_details(error))
-        found = (_number(delay[:-1], 1.0) for delay in delays if _is_seconds(delay))
+        delays = (str(_inside(each, "retryDelay")) for each in _google_details(error))
+        found = (_number(delay[:-1], 1.0) for delay in delays if delay.endswith("s"))
         wait = next((each for each in found if each is not None), None)
     return None if wait is None else min(wait, MOST_RETRY_SECONDS)
 
@@ -153,10 +153,6 @@ def _google_details(error: BaseException) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _is_seconds(delay: Any) -> bool:
-    return isinstance(delay, str) and delay.endswith("s")
-
-
 def _kind(error: BaseException, status: int | None) -> Kind:
     if isinstance(error, CounterUnavailable):
         return "unavailable"
@@ -171,10 +167,8 @@ def _kind(error: BaseException, status: int | None) -> Kind:
     for each in (code, getattr(error, "code", None), *reasons):
         if isinstance(each, str) and each in _CODES:
             return _CODES[each]
-    return _kind_of_class(error) if status is None else _kind_of_status(status)
-
-
-def _kind_of_status(status: int) -> Kind:
+    if status is None:
+        return _kind_of_class(error)
     if status in _STATUSES:
         return _STATUSES[status]
     if status < 400:

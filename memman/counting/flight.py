@@ -26,18 +26,6 @@ class Flight:
     `cancel` cancels a task, `call` is a call on a thread.
     """
 
-    __slots__ = (
-        "_first",
-        "answer",
-        "began",
-        "call",
-        "cancel",
-        "deadline",
-        "ended",
-        "key",
-        "ticket",
-    )
-
     def __init__(self, key: bytes, began: float, deadline: float, ticket: int) -> None:
         self._first = threading.Lock()
         self.key = key

@@ -23,7 +23,7 @@ from memman.protocols import ModelRef
 # A screenshot of an agent: the assumed size of an image whose size is unknown.
 DEFAULT_SIZE: Final = (1024, 1024)
 # The header is in the first bytes, but a JPEG may have a preview before its size.
-_HEADER_CHARACTERS: Final = 262_144
+HEADER_CHARACTERS: Final = 262_144
 # The start of base64 of a PNG, GIF, WebP and JPEG, the last also in its URL-safe form.
 _BEGINNINGS: Final = ("data:image/", "iVBORw0KGgo", "R0lGOD", "UklGR", "/9j/", "_9j_")
 IMAGE_TYPES: Final = ("image", "image_url", "input_image", "computer_screenshot")
@@ -53,7 +53,7 @@ def size_of(source: bytes | str | None) -> tuple[int, int]:
 
 def dimensions(source: bytes | str | None) -> tuple[int, int] | None:
     """Return the same, but None for an unknown size."""
-    data = _decoded(source) if isinstance(source, str) else source
+    data = decoded(source, HEADER_CHARACTERS) if isinstance(source, str) else source
     if not data:
         return None
     for read in (_png, _gif, _webp, _jpeg):
@@ -86,16 +86,20 @@ def images_inside(value: Any) -> list[str | None]:
     return found
 
 
-def _decoded(text: str) -> bytes | None:
-    """Return the first bytes of base64, alone or in a data URL; None for other text."""
+def decoded(text: str, most: int | None = None) -> bytes | None:
+    """Return the bytes of base64, alone or in a data URL; None for other text.
+
+    With `most`, only so many characters are read.
+    """
     if text.startswith("data:"):
         head, comma, text = text.partition(",")
         if not comma or not head.endswith(";base64"):
             return None
     # Google's SDK writes URL-safe base64.
-    text = "".join(text[:_HEADER_CHARACTERS].split()).translate(_OF_URLS)
+    text = "".join(text[:most].split()).translate(_OF_URLS)
+    whole = text[: len(text) // 4 * 4] if most else text.rstrip("=")
     try:
-        return base64.b64decode(text[: len(text) // 4 * 4], validate=True)
+        return base64.b64decode(whole + "=" * (-len(whole) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memman.counting.limits import limits_of
-from memman.counting.models import family_of, model_ref
+from memman.counting.models import binds_thoughts, family_of, model_ref
 from memman.errors import InvalidInput
 from memman.plugins import Plugins
 from memman.protocols import ModelInfo, ModelRef, Prices
@@ -56,6 +56,12 @@ class Models:
         if model not in self._prices:
             self._prices[model] = self._priced(model)
         return self._prices[model]
+
+    def binds(self, model: str) -> bool:
+        """Return whether a model binds its thoughts to what preceded them."""
+        info = self.info(model)
+        known = None if info is None else info.binds
+        return binds_thoughts(self.ref(model).name) if known is None else known
 
     def taught(self, model: str, overflow: Overflow, date: str) -> ModelInfo | None:
         """Return a model's limits after a refusal, None if the provider named no number."""
@@ -133,5 +139,7 @@ def _corrected(known: ModelInfo | None, limit: int, bounds: str, date: str) -> M
         reply = known.max_output
         if known.max_input < known.context:
             most = min(known.max_input, limit)
-    prices = None if known is None else known.prices
-    return ModelInfo(context, most, min(reply, context), "the provider's error", date, prices)
+    corrected = ModelInfo(context, most, min(reply, context), "the provider's error", date)
+    if known is None:
+        return corrected
+    return msgspec.structs.replace(corrected, prices=known.prices, binds=known.binds)

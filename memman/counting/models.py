@@ -39,6 +39,8 @@ _FAMILIES: Final = (
     (r"nova", "nova"),
 )
 FAMILIES: Final = tuple(dict.fromkeys(family for _, family in _FAMILIES))
+# Claude 5.1 and later ones, with or without a number, check that nothing before a thought has changed.
+_BINDS: Final = r"claude-(?!instant|v?[12]\b|3|([a-z]+-)?(4(?!\d)|5(?!-?[1-9]\d?(?!\d))))"
 # Vendors, as resellers write them before a model's name.
 _WHOSE: Final = r"(databricks-|fw-|zai-|cohere-|meta-|labs-)*"
 
@@ -128,6 +130,11 @@ def model_ref(model: str) -> ModelRef:
 def family_of(name: str) -> str:
     """Return the family of a normalised name, "" if it is unknown."""
     return next((family for pattern, family in _FAMILIES if re.match(_WHOSE + pattern, name)), "")
+
+
+def binds_thoughts(name: str) -> bool:
+    """Return whether the model of a normalised name binds its thoughts to what preceded them."""
+    return re.match(_WHOSE + _BINDS, name) is not None
 
 
 @lru_cache(maxsize=4_096)

@@ -2,7 +2,7 @@
 
 Providers refuse such a request with a text of their own, and most name the limit. Each wording below was
 published by its author or quoted in a public issue. Refusals for rate, quota or credit also mention
-tokens and are not overflows.
+tokens and are not overflows, and neither is that of a thought that is bound to another prefix.
 """
 
 from __future__ import annotations
@@ -51,6 +51,11 @@ def parse_overflow(error: BaseException | str) -> Overflow | None:
         if found is not None:
             return found
     return None
+
+
+def refuses_thought(error: BaseException | str) -> bool:
+    """Return whether an SDK's error or its text refuses a thought, since what preceded it has changed."""
+    return any(_pattern(_BOUND).search(said[:_LONGEST]) for said, _ in _sayings(error))
 
 
 _FLAGS: Final = re.IGNORECASE | re.DOTALL
@@ -141,6 +146,10 @@ _WORDLESS: Final = (
     r"|prompt is too long|prompt too long; exceeded|prompt exceeds max length"
     r"|input is too long for (?:the )?requested model"
     r"|input token count exceeds the maximum|please reduce the length of the (?:messages|prompt)"
+)
+# Anthropic
+_BOUND: Final = (
+    r"block is bound to a different conversation|block_binding\.prefix_mismatch_behavior"
 )
 # Not an overflow, whatever else the text contains.
 _OTHER_LIMIT: Final = (

@@ -55,14 +55,7 @@ def charge_of(report: UsageReported, prices: Prices | None, earlier: Earlier) ->
     """
     if prices is None:
         return None
-    charge = _charge(
-        prices,
-        report.input_tokens,
-        report.cached_tokens,
-        report.cache_written_tokens,
-        report.cache_written_1h_tokens,
-        report.output_tokens,
-    )
+    charge = _charge_for(report, prices)
     if charge is None or not report.hidden_tokens:
         return charge and msgspec.structs.replace(charge, uncompressed=charge.total)
     whole = report.input_tokens + report.hidden_tokens
@@ -107,15 +100,19 @@ def cache_prices(prices: Prices | None, tokens: int, ttl: float | None) -> Cache
 
 def price_of(usage: SummaryUsage, prices: Prices) -> float | None:
     """Return the price of a call of a summarizer; None if a price that it needs is unknown."""
-    charge = _charge(
-        prices,
-        usage.input_tokens,
-        usage.cached_tokens,
-        usage.cache_written_tokens,
-        usage.cache_written_1h_tokens,
-        usage.output_tokens,
-    )
+    charge = _charge_for(usage, prices)
     return None if charge is None else charge.total
+
+
+def _charge_for(used: UsageReported | SummaryUsage, prices: Prices) -> Charge | None:
+    return _charge(
+        prices,
+        used.input_tokens,
+        used.cached_tokens,
+        used.cache_written_tokens,
+        used.cache_written_1h_tokens,
+        used.output_tokens,
+    )
 
 
 def _charge(
