@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from memman.archive.info import OnConflict
 from memman.lazy_imports import on_first_use
-from memman.session.cache import SessionCache
 from memman.session.policy import CompressionRequest
 from memman.session.session import Session
 
@@ -34,6 +33,5 @@ __all__ = [
     "Search",
     "Searcher",
     "Session",
-    "SessionCache",
     "fork_session",
 ]

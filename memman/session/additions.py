@@ -7,28 +7,34 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from memman import events
-from memman.entries import NOT_COUNTED, Entry, NewEntry, entry_of
-from memman.errors import IdConflict, StoreConflict
+from memman.entries import NOT_COUNTED, Entry, NewEntry, TextPart, entry_of
+from memman.errors import BudgetExceeded, IdConflict, StoreConflict
 from memman.ids import entry_id as id_of_entry
 from memman.records import Added, Deleted, ids_moved_by, ids_retracted_by
+from memman.session.context import ContextBuilder
 from memman.session.log import RETRIES, SessionLog, repeated_id
 from memman.session.outbox import Outbox
 from memman.session.shared import Shared
 
 logger = logging.getLogger("memman")
 
+_USERS = ("message", "user")
+
 
 class Additions:
     """Makes entries and appends them. Entries that it returns are in the log for good."""
 
-    __slots__ = ("_has_warned", "_log", "_outbox", "_shared")
+    __slots__ = ("_contexts", "_has_warned", "_log", "_outbox", "_shared")
 
-    def __init__(self, shared: Shared, log: SessionLog, outbox: Outbox) -> None:
+    def __init__(
+        self, shared: Shared, log: SessionLog, outbox: Outbox, contexts: ContextBuilder
+    ) -> None:
+        self._contexts = contexts
         self._shared = shared
         self._log = log
         self._outbox = outbox
@@ -47,13 +53,15 @@ class Additions:
         named = entry_id is not None
         identity = entry_id or self._shared.new_id()
         entry = self._counted(self._redacted(new_entry, identity, pinned, metadata))
+        self._check_files([entry])
         async with log.lock:
             await self._prepare([entry], named=named)
-            records = self._records([entry])
+            records = self._records(await self._contexts.notes_for([entry]))
             if entry_id is not None and log.totals.era:
                 await self._refuse_deleted(entry_id)
             appended = await log.append(records, named=named)
             if appended.fresh:
+                self._report_altered(entry.id, new_entry.altered)
                 return msgspec.structs.replace(records[0].entry, seq=appended.seqs[0])
             if not named:
                 await self._check_ours(records)
@@ -65,8 +73,8 @@ class Additions:
         ids: Sequence[str | None] | None,
         pinned: bool,
         metadata: msgspec.Raw,
-    ) -> tuple[list[Entry], bool]:
-        """Add the entries of messages, all or none, and return them and whether one is new.
+    ) -> tuple[list[Entry], AbstractSet[str]]:
+        """Add the entries of messages, all or none, and return them and the ids of new ones.
 
         `ids` has the id of each message, None for one of memman's. A message that is known by its id is
         returned as it is stored; deleted entries are left out.
@@ -88,12 +96,12 @@ class Additions:
 
     async def _add_messages(
         self, messages: Sequence[_Message], named: bool
-    ) -> tuple[list[Entry], bool]:
+    ) -> tuple[list[Entry], AbstractSet[str]]:
         """Append the entries of the messages that are not known. Under the lock."""
         log = self._log
         entries = [entry for message in messages for entry in message.entries]
         if not entries:
-            return [], False
+            return [], frozenset()
         await self._prepare(entries, named=named)
         known: dict[str, Entry | None] = {}
         retracted: AbstractSet[str] = frozenset()
@@ -101,8 +109,11 @@ class Additions:
             ids = [name for message in messages for name in message.ids]
             known, retracted = await self._known(ids)
         fresh, shown = _without_known(messages, known, retracted)
+        new = {entry.id for entry in fresh}
         if fresh:
-            records = self._records([self._counted(entry) for entry in fresh])
+            counted = [self._counted(entry) for entry in fresh]
+            self._check_files(counted)
+            records = self._records(await self._contexts.notes_for(counted))
             if len({record.id for record in records}) < len(records):
                 raise repeated_id(records[0].id)
             appended = await log.append(records, exact=named)
@@ -112,8 +123,10 @@ class Additions:
                 record.id: msgspec.structs.replace(record.entry, seq=seq)
                 for record, seq in zip(records, appended.seqs, strict=True)
             }
-            self._report_altered(messages, {record.id for record in records})
-        return [entry for name in shown if (entry := known.get(name)) is not None], bool(fresh)
+            for message in messages:
+                if (name := message.entries[0].id) in new:
+                    self._report_altered(name, message.altered)
+        return [entry for name in shown if (entry := known.get(name)) is not None], new
 
     def _messages(
         self,
@@ -142,26 +155,22 @@ class Additions:
             messages.append(_Message(entries, end, altered))
         return messages
 
-    def _report_altered(self, messages: Sequence[_Message], added: AbstractSet[str]) -> None:
-        """Emit an event for each added message that was altered, and log the first of the session."""
-        for message in messages:
-            entry_id = message.entries[0].id
-            if not message.altered or entry_id not in added:
-                continue
-            self._outbox.notify(
-                events.MessageAltered(
-                    session_id=self._log.id, entry_id=entry_id, reason=message.altered
-                )
+    def _report_altered(self, entry_id: str, reason: str) -> None:
+        """Emit an event for an added message that was altered, and log the first of the session."""
+        if not reason:
+            return
+        self._outbox.notify(
+            events.MessageAltered(session_id=self._log.id, entry_id=entry_id, reason=reason)
+        )
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "session %s: message %s could not be stored as it was: %s. Later ones are reported by "
+                "the event message_altered alone",
+                self._log.id,
+                entry_id,
+                reason,
             )
-            if not self._has_warned:
-                self._has_warned = True
-                logger.warning(
-                    "session %s: message %s could not be stored as it was: %s. Later ones are reported by "
-                    "the event message_altered alone",
-                    self._log.id,
-                    entry_id,
-                    message.altered,
-                )
 
     async def _known(self, ids: Sequence[str]) -> tuple[dict[str, Entry | None], set[str]]:
         """Return the entries of this era by those ids that are taken, and the retracted ids.
@@ -204,6 +213,24 @@ class Additions:
             )
         return msgspec.structs.replace(entry, token_count=count)
 
+    def _check_files(self, entries: Sequence[Entry]) -> None:
+        """Raise `BudgetExceeded` for files of the newest user message that no window of the model takes.
+
+        They are never taken out of it, so every request would fail.
+        """
+        usable, counter = self._log.resolved.budget.usable, self._log.resolved.counter
+        said = (entry for entry in reversed(entries) if (entry.type, entry.role) == _USERS)
+        newest = next(said, None)
+        if usable is None or newest is None or newest.token_count.tokens <= usable:
+            return
+        parts = () if isinstance(newest.content, str) else newest.content
+        files = tuple(part for part in parts if not isinstance(part, TextPart))
+        tokens = counter.count_entry(msgspec.structs.replace(newest, content=files)).tokens
+        if files and tokens > usable:
+            raise BudgetExceeded(
+                tokens, usable, [("the files of the message", tokens)], pinned=False
+            )
+
     async def _prepare(self, entries: Sequence[Entry], *, named: bool = False) -> None:
         """Bring the window in step if it decides something about the entries. Under the lock.
 
@@ -213,18 +240,17 @@ class Additions:
         await self._log.prepare(reads_window=decides)
 
     def _records(self, entries: Sequence[Entry]) -> tuple[Added, ...]:
-        """Return the records of entries: system messages at the start pinned, results named."""
+        """Return the records of entries: system messages at the start pinned."""
         window = self._log.window
         at_start = entries[0].role == "system" and window.only_system()
         records = []
+        off_record = self._contexts.is_off_record()
         for entry in entries:
             at_start = at_start and entry.role == "system" and entry.type == "message"
             if at_start:
                 entry = msgspec.structs.replace(entry, pinned=True)
-            elif _is_unnamed(entry):
-                call = window.open_call(entry.call_id, None)
-                entry = msgspec.structs.replace(entry, name=call.entry.name if call else None)
-            records.append(Added(entry))
+            has_blocks = entry.role == "assistant" and not isinstance(entry.content, str)
+            records.append(Added(entry, has_blocks and off_record))
         return tuple(records)
 
     async def _check_ours(self, records: Sequence[Added]) -> None:
@@ -354,8 +380,13 @@ def _is_written(stored: Entry, given: Entry) -> bool:
 
 def _is_same(stored: Entry, given: Entry) -> bool:
     """Return whether two entries have the same content, whenever and however they were counted."""
-    same = stored.metadata == given.metadata and stored.message_id == given.message_id
+    same = _callers(stored) == _callers(given) and stored.message_id == given.message_id
     return same and _is_same_content(stored, given)
+
+
+def _callers(entry: Entry) -> dict[str, Any]:
+    """Return the caller's own metadata, without memman's notes."""
+    return {key: value for key, value in entry.metadata.items() if key != "memman"}
 
 
 def _is_same_content(stored: Entry, given: Entry) -> bool:

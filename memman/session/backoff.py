@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from memman.compression import FinishedParts, Step
+from memman.compression import Step
+from memman.compression.summarize import FinishedParts
 from memman.config import ROOM_SHARE, Budget
 from memman.display import without_message
 from memman.runtime.circuit_breaker import CircuitBreaker, Pause
@@ -66,9 +67,9 @@ class Backoff:
     """
 
     __slots__ = (
-        "_answered_at", "_began_at", "_calls", "_failed_at", "_failure", "_left_at", "_prepared_at",
+        "_answered_at", "_began_at", "_calls", "_failed_at", "_failure", "_prepared_at",
         "_stages", "_stages_failed_at", "_stages_pause", "_strategy", "_summarizer", "_yielded_at",
-        "last_reason", "parts", "truncates",
+        "last_reason", "left_at", "parts", "truncates",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -84,7 +85,7 @@ class Backoff:
         self._stages_failed_at: Progress | None = None
         self._prepared_at: Progress | None = None  # early, to no avail
         self._yielded_at: datetime | None = None
-        self._left_at: Progress = (0, 0)
+        self.left_at: Progress = (0, 0)  # when the session was evicted
         self.truncates = False  # its last summary was too long even after a second request
         self.parts = FinishedParts()  # of summaries that failed as a whole
         self.last_reason = ""  # of the last compression's result
@@ -206,12 +207,7 @@ class Backoff:
 
     def leave(self, progress: Progress) -> None:
         """Note the session's progress when it is evicted."""
-        self._left_at = progress
-
-    @property
-    def left_at(self) -> Progress:
-        """The session's progress when it was evicted."""
-        return self._left_at
+        self.left_at = progress
 
 
 def _breaker() -> CircuitBreaker:

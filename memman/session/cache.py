@@ -117,12 +117,10 @@ class SessionCache:
 
     def _make_room(self, opened: Session) -> None:
         config = self._shared.config
-        most = config.max_sessions
-        too_many = most is not None and len(self._live) > most
-        if not too_many and self._openings % _CHECK_EVERY:
+        surplus = _excess(len(self._live), config.max_sessions)
+        if not surplus and self._openings % _CHECK_EVERY:
             return
         ranked = sorted(self, key=lambda session: session.used_at)
-        surplus = len(ranked) - most + most // _SLACK if most is not None and too_many else 0
         excess = _excess(sum(session.log.held_bytes for session in ranked), config.max_live_bytes)
         ttl = config.session_ttl
         for session in ranked:
@@ -147,5 +145,5 @@ class SessionCache:
 
 
 def _excess(held: int, most: int | None) -> int:
-    """Return how many bytes to free; 0 if the limit is kept."""
+    """Return how many sessions to evict, or bytes to free; 0 if the limit is kept."""
     return held - most + most // _SLACK if most is not None and held > most else 0

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from memman.counting import learn, model_key, predicted
+from memman.counting import learn, model_key
+from memman.counting.calibration import predicted
 from memman.entries import TokenCount
 from memman.records import Learned, UsageReported
 

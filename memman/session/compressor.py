@@ -14,21 +14,17 @@ from functools import partial
 import msgspec
 
 from memman import events
-from memman.compression import (
+from memman.compression import CompressionPlan, Goal, View
+from memman.compression.plan import describe, make_plan, replacements_of, view_of_plan
+from memman.compression.summarize import (
     UNKNOWN_WINDOW,
-    CompressionPlan,
-    Goal,
+    Answer,
     OriginalsWanted,
+    Request,
     SummaryFailed,
     SummaryFailure,
     SummaryProblem,
-    View,
-    describe,
-    make_plan,
-    replacements_of,
-    view_of_plan,
 )
-from memman.compression.summarize import Answer, Request
 from memman.display import format_error, without_message
 from memman.entries import Entry
 from memman.errors import (
@@ -41,8 +37,10 @@ from memman.errors import (
 )
 from memman.protocols import SummaryReply, SummaryRequest
 from memman.records import NO_COST, Compressed, Cost, ids_moved_by
-from memman.runtime import Operation, SummarizerBusy, observed
+from memman.runtime.base import SummarizerBusy
+from memman.runtime.observation import Operation, observed
 from memman.session.backoff import Backoff, Rest
+from memman.session.compactions import COMPACTED, with_compaction
 from memman.session.context import ContextBuilder
 from memman.session.lease import Lease, LeaseHeld, WindowMoved
 from memman.session.log import SessionLog
@@ -372,6 +370,40 @@ class Compressor:
 
     # ------------------------------------------------------------ the commit
 
+    async def adopt(self, source: Entry, upto: int) -> Compressed | None:
+        """Put a provider's compaction in place of the window up to a position.
+
+        Returns None if nothing is there, or if the window changed its shape each time.
+        """
+        for _ in range(1 + _REPLANS):
+            async with self._log.lock:
+                await self._log.require()
+                given, _ = self.policy.input(CompressionRequest(), False)
+            copy = self._shared.new_id(), self._shared.clock()
+            after = with_compaction(given.view, source, upto, *copy)
+            if after.entries == given.view.entries:
+                return None
+            record = self._record(given, after, COMPACTED)
+            next_state = self._next_state(after, given.goal)
+            if (made := await self._committed(record, given.view, next_state)) is not None:
+                self.policy.backoff.parts.clear()
+                await self._outbox.flush()
+                _log_result(events.result_of(self._log.id, made))
+                return made
+        return None
+
+    def _record(self, given: RunInput, after: View, reason: str) -> Compressed:
+        return Compressed(
+            id=self._shared.new_id(),
+            at=self._shared.clock(),
+            replacements=replacements_of(after),
+            reason=reason,
+            tokens_before=given.tokens,
+            tokens_after=after.tokens,
+            cost=self._log.unrecorded,  # plans that came to nothing were paid for too
+            settings=self._log.resolved.observed,
+        )
+
     async def _commit(
         self, run: CompressionRun, request: CompressionRequest
     ) -> events.CompressionResult | None:
@@ -392,16 +424,7 @@ class Compressor:
         trigger = self.policy.why_due(given, request)
         next_state = self._next_state(run.after, given.goal)
         record = await self._committed(
-            Compressed(
-                id=self._shared.new_id(),
-                at=self._shared.clock(),
-                replacements=replacements,
-                reason=run.reason(trigger, replacements),
-                tokens_before=given.tokens,
-                tokens_after=after.tokens,
-                cost=self._log.unrecorded,  # plans that came to nothing were paid for too
-                settings=self._log.resolved.observed,
-            ),
+            self._record(given, after, run.reason(trigger, replacements)),
             given.view,
             next_state,
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -33,6 +34,8 @@ from memman.protocols import RequestPrefix
 from memman.records import Replacement, UsageReported
 from memman.results import Context
 from memman.session.calibration import ProviderCount
+from memman.session.calls import give_calls, recall, with_notes
+from memman.session.compactions import BehindWindow, readable
 from memman.session.log import SessionLog
 from memman.session.outbox import Outbox
 from memman.session.requests import (
@@ -46,6 +49,7 @@ from memman.session.requests import (
     price_given,
     rendering_in,
     request_of,
+    without_bound,
     without_late_results,
     without_pins,
 )
@@ -59,6 +63,9 @@ logger = logging.getLogger("memman")
 # The relative error of a count: of an exact tokenizer by framing, tools and images; of an estimate
 # that of nine in ten recorded requests (docs/explanation/counts.md).
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
+
+
+_ALL = sys.maxsize  # the seq up to which every entry is
 
 
 class Priced(msgspec.Struct, frozen=True, gc=False):
@@ -77,11 +84,12 @@ class Priced(msgspec.Struct, frozen=True, gc=False):
 class _Built(msgspec.Struct, frozen=True, gc=False):
     """A context with its request, model and window; `reserved` tokens are part of its price.
 
-    `hidden` tokens of the era are not in it.
+    `hidden` tokens of the era are not in it. A reply to an `off_record` one is so, too.
     """
 
     head: int
     epoch: int
+    off_record: bool
     request: ContextRequest
     context: Context
     messages: list[dict[str, Any]]
@@ -130,9 +138,9 @@ class ContextBuilder:
     """Builds a session's contexts. It keeps the last one, and a rendering of the window in each format."""
 
     __slots__ = (
-        "_before", "_counter", "_fell_back", "_framing", "_generation", "_last_overhead", "_left_out",
-        "_log", "_nonce", "_outbox", "_priced", "_prices", "_renderings", "_resolved", "_sent", "_sent_at",
-        "_shared",
+        "_before", "_behind", "_counter", "_fell_back", "_framing", "_generation", "_last_overhead",
+        "_left_out", "_log", "_nonce", "_outbox", "_priced", "_prices", "_renderings", "_resolved", "_sent",
+        "_sent_at", "_shared",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, log: SessionLog, outbox: Outbox) -> None:
@@ -147,6 +155,7 @@ class ContextBuilder:
     def _begin(self, nonce: str) -> None:
         """Start without an earlier context, for the session with this nonce."""
         self._nonce = nonce
+        self._behind = BehindWindow(0)
         self._renderings: dict[tuple[str, bool], Rendering] = {}
         self._before: _Built | None = None  # the last context, unless it is outdated
         self._sent: _Built | None = None  # the last one in any case, for `unchanged_prefix`
@@ -228,7 +237,7 @@ class ContextBuilder:
         model = report.model or log.resolved.config.model
         last = self._last_priced(model)
         estimated = counted = log.window.tokens
-        hidden = self._hidden(0)
+        hidden = _hidden(log, 0)
         if last is not None:
             estimated, counted, hidden = last.estimated, last.counted, last.hidden
         record = self._charged(
@@ -256,16 +265,6 @@ class ContextBuilder:
             charge=charge_of(report, prices, earlier),
             broke_cache=breaks_cache(report, earlier),
         )
-
-    def _hidden(self, left_out: int) -> int:
-        """Return the tokens of the era that are not in the window, and those left out of a context."""
-        return max(0, self._log.totals.tokens - self._log.window.tokens + left_out)
-
-    def _is_compacted(self) -> bool:
-        """Return whether a compression has replaced or dropped entries of the era."""
-        items = self._log.window.items
-        replaced = any(item.compression is not None for item in items)
-        return replaced or len(items) < self._log.totals.entries
 
     def _last_priced(self, model: str | None) -> Priced | None:
         """Return the last context for a model, or the last one for any."""
@@ -304,7 +303,9 @@ class ContextBuilder:
         if built is None or self._sent_at is None or config.cache_ttl is None:
             return None
         request, context = built.request, built.context
-        if built.epoch != window.epoch or context.trimmed or not request.complete:
+        # A summarizer's request has no place for what a context needs.
+        is_other = context.trimmed or context.needs or not request.complete
+        if built.epoch != window.epoch or is_other:
             return None
         if (now - self._sent_at).total_seconds() > config.cache_ttl:
             return None
@@ -324,6 +325,29 @@ class ContextBuilder:
         )
         return SentRequest(prefix, built.model, built.head, context.tokens.tokens)
 
+    def notes_for(self, entries: Sequence[Entry]) -> Awaitable[list[Entry]]:
+        """Return entries to be added, with memman's notes. Under the log's lock, refreshed."""
+        self._follow()
+        window, sent = self._log.window, self._sent
+        asked = sent is not None and sent.request.is_stored and window.is_unsettled_at(sent.head)
+        if self._behind.epoch != window.epoch:
+            self._behind = BehindWindow(window.epoch)
+        return with_notes(entries, self._log, self._behind.calls, asked)
+
+    def is_off_record(self) -> bool:
+        """Return whether the log does not repeat the last request. Under the lock."""
+        self._follow()
+        sent, epoch = self._sent, self._log.window.epoch
+        return sent is not None and (sent.off_record or sent.epoch != epoch)
+
+    def left_out(self) -> tuple[str, ...]:
+        """Return the ids of the entries whose bound parts the next context leaves out."""
+        resolved, window = self._log.resolved, self._log.window
+        form = self._shared.format if self._sent is None else self._sent.request.format
+        shown = self._rendered(form, resolved.counter, window)
+        since, *_ = _floors(self._log, self._shared.binds(resolved.config.model))
+        return without_bound(window, shown, since, resolved.counter)[2]
+
     # ------------------------------------------------------------ building
 
     async def build(self, request: ContextRequest) -> Context:
@@ -335,8 +359,14 @@ class ContextBuilder:
             await log.prepare(reads_window=True)
             if not log.window.head:
                 await log.require()
+            pending = tuple(await self.notes_for(request.pending))
+            request = msgspec.structs.replace(request, pending=pending)
+            await recall(self._behind.calls, log)
+            unreadable = await self._behind.unread(log, request.format)
             context = self._confirmed(request, self.build_unlocked(request))
             left_out, self._left_out = self._left_out, None
+        for event in unreadable:
+            await self._outbox.emit(event)
         if left_out is not None:
             await self._outbox.emit(_trimmed(log.id, *left_out))
         return context
@@ -362,7 +392,8 @@ class ContextBuilder:
         """Return the context with the provider's accuracy, if that counted this very request."""
         log = self._log
         known = log.calibration.confirmed
-        if known is None or context.trimmed or not known.is_at(log.window.head, log.window.epoch):
+        other = context.trimmed or context.thoughts_left_out  # another request than was counted
+        if known is None or other or not known.is_at(log.window.head, log.window.epoch):
             return context
         if not request.is_stored:
             return context
@@ -415,24 +446,30 @@ class ContextBuilder:
         if request.model is not None and request.model != model:
             model = request.model
             window, counter, budget = self._for_model(model)
+        window = readable(window, request.format, self._behind.hidden, counter.recount)
         limit = limit_of(request, budget, resolved.config, model)
         rendering = self._rendered(request.format, counter, window, request.complete)
         own_framing = rendering.added + rendering.edges
         is_own = window is own
         if request.pending:
             window = window.followed_by(pending_items(request.pending, window, counter))
+            give_calls(window, self._behind.calls)
             rendering = rendering.copy()
             rendering.update(window)
-        prompt, defined, reserved = 0, 0, resolved.config.overhead_tokens
-        if request.system or request.tools:
-            prompt, defined = price_given(request.system, request.tools, counter, rendering.format)
-            reserved = max(0, reserved - prompt - defined)
+        prompt, defined = price_given(request.system, request.tools, counter, rendering.format)
+        least = max(0, resolved.config.overhead_tokens - prompt - defined)
         trimmed: tuple[Replacement, ...] = ()
         left_out = 0
-        framing = rendering.added + rendering.edges
-        counted = window.tokens + framing + prompt + defined
-        reserved = self._reserved(reserved, counted, limit, request.model)
-        total = counted + reserved
+        whole = window, rendering
+        for since in _floors(self._log, self._shared.binds(model)):
+            window, rendering, bare, needs = without_bound(*whole, since, counter)
+            framing = rendering.added + rendering.edges
+            counted = window.tokens + framing + prompt + defined
+            reserved = self._reserved(least, counted, limit, request.model)
+            total = counted + reserved
+            if total <= limit:
+                break
+        unsent = whole[0].tokens - window.tokens
         if total > limit:
             fixed = prompt + defined + reserved
             window, rendering, trimmed = self._trim(window, rendering, limit, fixed, counter)
@@ -455,14 +492,18 @@ class ContextBuilder:
             key = cache_key(rendering.format, self._nonce)
         context = Context(
             request.format, limit, counter.total(total), trimmed, unchanged,
-            bool(trimmed) or self._is_compacted(), key, ttl,
+            bool(trimmed) or _is_compacted(self._log), key, ttl,
             rendering.system(request.shown_system), request.tools, messages, dict(window.shares),
-            (prompt, defined, reserved, framing), layout, marks,
+            (prompt, defined, reserved, framing), layout, marks, bare, needs,
         )  # fmt: skip
         if trimmed:
             self._left_out = context, left_out
-        hidden = self._hidden(left_out)
-        return _Built(own.head, own.epoch, request, context, messages, model, reserved, hidden)
+        # A model that does not bind was sent thoughts from before the last change of shape.
+        off_record = since != self._log.totals.shaped_at or bool(trimmed or needs)
+        return _Built(
+            own.head, own.epoch, off_record, request, context, messages, model, reserved,
+            _hidden(self._log, left_out + unsent),
+        )  # fmt: skip
 
     def _trim(
         self, window: Window, rendering: Rendering, limit: int, fixed: int, counter: TokenCounter
@@ -579,6 +620,11 @@ class ContextBuilder:
         return window.with_items(items)
 
 
+def _floors(log: SessionLog, binds: bool) -> tuple[int, ...]:
+    """Return the seqs up to which a request has no bound parts: as a rule, and if it is too long."""
+    return (log.totals.shaped_at, _ALL) if binds else (0,)
+
+
 def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTrimmed:
     """Return the event of a context that leaves entries out."""
     return events.ContextTrimmed(
@@ -588,3 +634,15 @@ def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTr
         budget=context.budget,
         format=context.format,
     )
+
+
+def _hidden(log: SessionLog, left_out: int) -> int:
+    """Return the tokens of the era that are not in the window, and those left out of a context."""
+    return max(0, log.totals.tokens - log.window.tokens + left_out)
+
+
+def _is_compacted(log: SessionLog) -> bool:
+    """Return whether a compression has replaced or dropped entries of the era."""
+    items = log.window.items
+    replaced = any(item.compression is not None for item in items)
+    return replaced or len(items) < log.totals.entries

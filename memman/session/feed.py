@@ -12,7 +12,7 @@ from memman.display import safe_repr
 from memman.entries import check_id
 from memman.errors import InvalidInput, SessionNotFound, StoreError
 from memman.protocols import FeedItem
-from memman.runtime import LoopFlag
+from memman.runtime.async_runtime import LoopFlag
 from memman.runtime.base import Flag
 from memman.session.log import no_session
 from memman.session.shared import Shared
@@ -96,7 +96,7 @@ class Follower:
         self._least, self._most = _pauses(poll)
         if timeout is not None and not _is_number(timeout, 0, float("inf")):
             raise InvalidInput(f"timeout must be seconds or None, not {safe_repr(timeout, 60)}")
-        self._timeout = timeout
+        self._timeout = float("inf") if timeout is None else timeout
 
     async def items(self) -> AsyncGenerator[FeedItem, None]:
         """Yield each record once, until the timeout or the manager's `close`.
@@ -117,7 +117,7 @@ class Follower:
                 if page:
                     pause, last = self._least, now
                     continue
-                left = _left(self._timeout, now - last)
+                left = self._timeout - (now - last)
                 if left <= 0:
                     return
                 woken = await self._wait(flag, min(pause, left))
@@ -212,7 +212,3 @@ def _pauses(poll: object) -> tuple[float, float]:
 def _is_number(value: Any, least: float, most: float) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and least <= value <= most
-
-
-def _left(timeout: float | None, waited: float) -> float:
-    return float("inf") if timeout is None else timeout - waited

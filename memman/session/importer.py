@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from memman import events
-from memman.archive import (
-    ArchiveImport,
-    ArchiveLimits,
-    Redactor,
-    SessionState,
-    Source,
-    checked,
-    with_sound_state,
-)
+from memman.archive import ArchiveImport, ArchiveLimits, Redactor, SessionState, Source
+from memman.archive.document import Imported, checked
 from memman.archive.info import OnConflict
+from memman.archive.validation import with_sound_state
 from memman.counting import TokenCounter
 from memman.entries import Entry, TokenCount
 from memman.errors import MemmanError, SessionExists, StateError, StoreConflict
-from memman.protocols import StoredItem
-from memman.records import Record, trusting
+from memman.records import trusting
 from memman.session.cache import SessionCache
 from memman.session.exporter import begins_with
 from memman.session.session import Session
@@ -52,9 +47,10 @@ class Importer:
             records = tuple(
                 with_sound_state(redactor.record(record), counter) for record in records
             )
+        sound = msgspec.structs.replace(sound, records=records)
         session_id, exists = await self._name_for(state.session_id, on_conflict)
         if not exists:
-            await self._begin(session_id, records, sound.window, sound.floor, counter, untrusted)
+            await self._begin(session_id, sound, counter, untrusted)
         elif on_conflict == "fail":
             raise SessionExists(_EXISTS.format(session_id))
         return session_id
@@ -71,9 +67,7 @@ class Importer:
             untrusted = self._without_effect(archive.settings, trust)
             session_id, exists = await self._name_for(info.session_id, on_conflict)
             if not exists:
-                await self._begin(
-                    session_id, archive.records, archive.window, archive.floor, counter, untrusted
-                )
+                await self._begin(session_id, archive, counter, untrusted)
             elif on_conflict == "fail":
                 session = self._sessions.get(session_id)
                 if not await begins_with(archive.records, session.log.reader):
@@ -115,23 +109,16 @@ class Importer:
     async def _begin(
         self,
         session_id: str,
-        records: Sequence[Record],
-        window: Sequence[StoredItem],
-        floor: int,
+        sound: Imported | ArchiveImport,
         counter: _ImportCounter,
         untrusted: tuple[str, ...],
     ) -> None:
         """Store an imported session, and emit its event and that of a counter that failed."""
-        shared = self._shared
+        shared, records = self._shared, sound.records
 
         async def commit() -> Session:
             await shared.store.commit(
-                session_id,
-                0,
-                records,
-                window,
-                floor,
-                expect_head=0,
+                session_id, 0, records, sound.window, sound.floor, expect_head=0
             )
             session = self._sessions.get(session_id)
             session.outbox.notify(

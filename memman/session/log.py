@@ -28,7 +28,7 @@ from memman.records import (
     ids_retracted_by,
     tainted_by,
 )
-from memman.runtime import Lock
+from memman.runtime.base import Lock
 from memman.session.backoff import Progress
 from memman.session.calibration import Calibration
 from memman.session.outbox import Outbox

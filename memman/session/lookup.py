@@ -190,7 +190,9 @@ async def _shown_as(name: str, log: SessionLog) -> Shown | None:
     passed: list[str] = []  # replacements on the way
     shown: Shown | None = None
     speaker: str | None = name
-    while speaker is not None and not _is_replacement(log.window.find(speaker)):
+    while speaker is not None and (
+        (active := log.window.find(speaker)) is None or active.compression is None
+    ):
         if speaker in known:
             shown = known[speaker]
             break
@@ -204,10 +206,6 @@ async def _shown_as(name: str, log: SessionLog) -> Shown | None:
     if shown is not None:
         known.update(dict.fromkeys(passed[1:], shown))
     return shown
-
-
-def _is_replacement(item: WindowItem | None) -> bool:
-    return item is not None and item.compression is not None
 
 
 async def _entry_in_log(entry_id: str, log: SessionLog) -> Entry | None:

@@ -12,14 +12,14 @@ _NOT_LOGGED = 0  # the seq of an event that is not in the log
 class Outbox:
     """Emits each event of a session once, in log order, outside the session's other locks."""
 
-    __slots__ = ("_emission", "_emitted", "_lock", "_pending", "_session_id", "_shared")
+    __slots__ = ("_emission", "_lock", "_pending", "_session_id", "_shared", "emitted")
 
     def __init__(self, session_id: str, shared: Shared) -> None:
         self._session_id = session_id
         self._shared = shared
         self._pending: list[tuple[int, events.Event]] = []  # with the record's seq
         self._emission: events.Emission | None = None  # of the first pending event
-        self._emitted = 0  # the newest seq that needs no event any more
+        self.emitted = 0  # the newest seq whose event was enqueued, or needs no event here
         self._lock = shared.runtime.lock()
 
     def __bool__(self) -> bool:
@@ -30,21 +30,16 @@ class Outbox:
         """Whether nothing is pending and nothing is being emitted."""
         return not self._pending and self._lock.is_free()
 
-    @property
-    def emitted(self) -> int:
-        """The newest seq whose event was enqueued, or needs no event here."""
-        return self._emitted
-
     def enqueue(self, seq: int, record: Record) -> None:
         """Add the event of a committed record, unless it was added before."""
-        if seq <= self._emitted or not events.LOG_SIGNALS[type(record)].receivers:
+        if seq <= self.emitted or not events.LOG_SIGNALS[type(record)].receivers:
             return
         if all(seq != known for known, _ in self._pending):
             self._pending.append((seq, events.event_of(self._session_id, seq, record)))
 
     def skip_to(self, seq: int) -> None:
         """Take the events of all records up to `seq` as enqueued; `seq` may go back after a deletion."""
-        self._emitted = seq
+        self.emitted = seq
 
     def notify(self, event: events.Event) -> None:
         """Add an event that is not in the log."""
@@ -67,19 +62,17 @@ class Outbox:
             if not await self._lock.try_enter():
                 return  # the current holder, perhaps this task further up, emits ours too
             try:
-                await self._emit_pending()
+                # A receiver that calls the manager, or an interruption, may leave an emission to
+                # another frame.
+                while self._pending:
+                    first = self._pending[0]
+                    event, emission = first[1], self._emission
+                    if emission is None or emission.event is not event:
+                        emission = self._emission = events.Emission(self._shared.sender, event)
+                    await emission.go_on(self._shared.runtime.await_receiver)
+                    if self._pending and self._pending[0] is first:
+                        self.emitted = max(self.emitted, first[0])
+                        del self._pending[0]
+                        self._emission = None
             finally:
                 self._lock.release()
-
-    async def _emit_pending(self) -> None:
-        # A receiver that calls the manager, or an interruption, may leave an emission to another frame.
-        while self._pending:
-            first = self._pending[0]
-            event, emission = first[1], self._emission
-            if emission is None or emission.event is not event:
-                emission = self._emission = events.Emission(self._shared.sender, event)
-            await emission.go_on(self._shared.runtime.await_receiver)
-            if self._pending and self._pending[0] is first:
-                self._emitted = max(self._emitted, first[0])
-                del self._pending[0]
-                self._emission = None

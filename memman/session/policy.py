@@ -6,12 +6,16 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from memman.compression import CompressionPlan, Goal, LivePrefix, SummaryOptions, view_of
+from memman.compression import CompressionPlan, Goal
 from memman.compression.composer import SMALLEST_SUMMARY
+from memman.compression.continuation import LivePrefix
+from memman.compression.summarize import SummaryOptions
+from memman.compression.view import view_of
 from memman.config import LEAST_STATE, ROOM_SHARE, SUMMARISE, Budget, resolve_budget
-from memman.counting import LEAST_BREAK, CachePrices, cache_prices
+from memman.counting.pricing import LEAST_BREAK, CachePrices, cache_prices
 from memman.errors import InvalidInput
-from memman.explain import CacheState, SummarizerState, Trigger, cache_state
+from memman.explain.cache_state import CacheState, cache_state
+from memman.explain.explanation import SummarizerState, Trigger
 from memman.formats.turns import STATE_END, STATE_HEAD
 from memman.session.backoff import Backoff, Rest
 from memman.session.context import ContextBuilder

@@ -11,8 +11,10 @@ import msgspec
 
 from memman.config import Budget, MemoryConfig, lowered
 from memman.counting import TokenCounter, framing_in
-from memman.entries import Entry
-from memman.formats import Rendering, prompt_in
+from memman.entries import NO_JSON, Entry
+from memman.formats.renderer import Rendering, prompt_in, without_parts
+from memman.formats.wire.reading import is_unbound
+from memman.formats.wire.tables import needs_of
 from memman.protocols import Format
 from memman.window import Window, WindowItem
 
@@ -65,15 +67,11 @@ def asked_at(window: Window) -> datetime | None:
 def pending_items(
     entries: Sequence[Entry], window: Window, counter: TokenCounter
 ) -> list[WindowItem]:
-    """Return the items of entries behind a window, counted; results have the names of its open calls."""
+    """Return the items of entries behind a window, counted."""
     items = []
     for seq, entry in enumerate(entries, window.head + 1):
-        name = entry.name
-        if name is None and entry.type == "tool_result":
-            call = window.open_call(entry.call_id, None)
-            name = call.entry.name if call is not None else None
         count = counter.count_entry(entry)
-        counted = msgspec.structs.replace(entry, seq=seq, name=name, token_count=count)
+        counted = msgspec.structs.replace(entry, seq=seq, token_count=count)
         items.append(WindowItem(counted, seq, count.tokens, entry.pinned))
     return items
 
@@ -95,33 +93,53 @@ def without_pins(window: Window) -> Window | None:
 
 
 def without_late_results(window: Window) -> Window | None:
-    """Return the window with its late results untied from their calls; None if it has none.
-
-    A result is late if a user message came between its call and it.
-    """
-    late: set[str] = set()
-    due: set[str] = set()  # the results of the calls so far that have not come yet
-    for exchange in window.exchanges:
-        for item in exchange.items:
-            if item.entry.type == "message" and item.entry.role == "user":
-                late |= due
-            elif item.result is not None:
-                due.add(item.result.entry.id)
-            due.discard(item.entry.id)
-    if not late:
+    """Return the window with its late results without their calls; None if it has none."""
+    if not window.exchanges or all(item.again is None for item in window.items):
         return None
     items = [
-        msgspec.structs.replace(item, entry=_orphan(item.entry))
-        if item.entry.id in late
-        else msgspec.structs.replace(item)
+        msgspec.structs.replace(item, entry=_orphan(item.entry) if item.again else item.entry)
         for item in window.items
     ]
     return window.with_items(items)
 
 
+def without_bound(
+    window: Window, rendering: Rendering, since: int, counter: TokenCounter
+) -> tuple[Window, Rendering, tuple[str, ...], dict[str, Any]]:
+    """Return a window without the bound parts of entries up to the seq `since`, and its rendering.
+
+    Also returns the ids of those entries, and what the request needs if others keep such parts: a tool turn
+    that is not over must have its thoughts.
+    """
+    items = list(window.items)
+    form, left_out, keeps_bound = rendering.format.name, [], False
+    is_over = bool(items) and items[-1].entry.type == "message"
+    for at in reversed(range(len(items) if since else 0)):
+        entry = items[at].entry
+        is_over = is_over or not (entry.role == "assistant" or items[at].answers)
+        if entry.seq > since or entry.role != "assistant":
+            continue
+        bare = without_parts(entry, form, is_unbound)
+        if bare is entry:
+            continue
+        if is_over:
+            tokens = counter.count_entry(bare).tokens
+            items[at] = msgspec.structs.replace(items[at], entry=bare, tokens=tokens)
+            left_out.append(entry.id)
+        else:
+            keeps_bound = True
+    if left_out:
+        # A window ties its items anew, and an item is of one window.
+        window = window.with_items(map(msgspec.structs.replace, items))
+        rendering = rendering.copy()
+        rendering.update(window)
+    return window, rendering, tuple(reversed(left_out)), needs_of(form) if keeps_bound else {}
+
+
 def _orphan(result: Entry) -> Entry:
     """Return a result that answers no call."""
-    return msgspec.structs.replace(result, call_id=f"memman-late-{result.id}")
+    call_id = f"memman-late-{result.id}"
+    return msgspec.structs.replace(result, call_id=call_id, metadata_json=NO_JSON)
 
 
 def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:

@@ -7,10 +7,16 @@ from math import inf
 
 import msgspec
 
-from memman.compression import Goal, SummaryFailure, SummaryOptions, SummaryProblem, View
-from memman.compression.summarize import Answer, Request
+from memman.compression import Goal, View
+from memman.compression.summarize import (
+    Answer,
+    Request,
+    SummaryFailure,
+    SummaryOptions,
+    SummaryProblem,
+)
 from memman.config import SUMMARISE
-from memman.counting import price_of
+from memman.counting.pricing import price_of
 from memman.display import without_message
 from memman.protocols import Prices, SummaryReply, SummaryRequest
 from memman.records import NO_COST, Cost, Replacement

@@ -12,7 +12,9 @@ from memman.errors import SessionNotFound
 from memman.protocols import Candidate, SearchRequest
 from memman.records import Added
 from memman.results import EntryState, Hit
-from memman.search import ranked, searchable, snippet_of
+from memman.search import searchable
+from memman.search.ranking import ranked
+from memman.search.snippets import snippet_of
 from memman.session.cache import SessionCache
 from memman.session.lookup import Place
 from memman.session.shared import Shared

@@ -11,16 +11,18 @@ import msgspec
 
 from memman.archive import SessionState, state_of
 from memman.config import MANAGER_SETTINGS
-from memman.entries import Entry, NewEntry, json_bytes
+from memman.entries import NO_JSON, Entry, NewEntry, json_bytes
 from memman.errors import (
     CompressionFailed,
     EntryNotFound,
     InvalidInput,
+    MemmanError,
+    Refused,
     StoreConflict,
     StoreError,
 )
 from memman.explain import Explanation, LogHistory, explained, shares_of, state_block_of
-from memman.formats import original_messages
+from memman.formats.originals import original_messages
 from memman.log import History, LogState
 from memman.protocols import Format
 from memman.records import (
@@ -36,9 +38,10 @@ from memman.records import (
     deleted_in,
 )
 from memman.results import Context, Hit, SessionStats, Summary, summary_of
-from memman.runtime import Operation, observed
+from memman.runtime.observation import Operation, observed
 from memman.session.additions import Additions
 from memman.session.backoff import Backoff
+from memman.session.compactions import fresh_compaction, made_of
 from memman.session.compressor import Compressor
 from memman.session.context import ContextBuilder
 from memman.session.log import RETRIES, SessionLog
@@ -71,7 +74,7 @@ class Session:
         self.log = SessionLog(session_id, shared, self.outbox)
         self._contexts = ContextBuilder(shared, self.log, self.outbox)
         self.compressor = Compressor(shared, self.log, self.outbox, self._contexts)
-        self._additions = Additions(shared, self.log, self.outbox)
+        self._additions = Additions(shared, self.log, self.outbox, self._contexts)
         self.used_at = 0.0  # by the clock of the session cache
 
     # ------------------------------------------------------------ in the cache
@@ -139,11 +142,36 @@ class Session:
 
         Compress if that makes it due; `compress` overrides `auto_compress`.
         """
-        entries, are_new = await self._additions.add_messages(new_entries, ids, pinned, metadata)
+        entries, new = await self._additions.add_messages(new_entries, ids, pinned, metadata)
+        if (compaction := fresh_compaction(entries, new)) is not None:
+            try:
+                await self.compressor.adopt(compaction, compaction.seq)
+            except MemmanError:  # the entries are in the log; requests have what it stands for
+                logger.exception("a provider's compaction of session %s was not adopted", self.id)
         await self._after_add(compress)
-        if usage is not None and are_new:
-            await self.record_usage(usage)
+        if usage is not None and (new or not entries):
+            await self.record_usage(usage, begins=True)
         return entries
+
+    async def record_compression(self, upto: str, new_entry: NewEntry) -> str:
+        """Put a provider's compaction in place of the window up to an entry, and return its record's id."""
+        entry = await self.entry(upto)
+        shown = (await self.place(entry)).shown_by or entry
+        async with self.log.lock:
+            exchanges = self.log.window.exchanges
+            ends = {item.entry.id: each.items[-1] for each in exchanges for item in each.items}
+        last = ends.get(shown.id)
+        if last is None:
+            raise EntryNotFound(f"entry {upto!r} is not active, and nothing represents it")
+        if last.entry.id != shown.id:
+            raise InvalidInput(
+                f"entry {upto!r} belongs together with later ones: use upto={last.entry.id!r}"
+            )
+        source = await self._additions.add(new_entry, None, False, NO_JSON)
+        record = await self.compressor.adopt(source, last.position)
+        if record is None:
+            raise Refused(f"the window changed meanwhile, so {source.id} stands for nothing")
+        return record.id
 
     async def _after_add(self, compress: bool | None) -> None:
         if self.outbox:
@@ -153,10 +181,13 @@ class Session:
             if automatic if compress is None else compress:
                 await self.compressor.after_add(request)
 
-    async def record_usage(self, report: UsageReported) -> None:
-        """Record a provider's report, and learn the tokens that memman cannot count."""
+    async def record_usage(self, report: UsageReported, *, begins: bool = False) -> None:
+        """Record a provider's report, and learn the tokens that memman cannot count.
+
+        A session that does not exist begins, if it may.
+        """
         async with self.log.lock:
-            await self.log.require()
+            await (self.log.refresh() if begins else self.log.require())
             await self.log.append((self._contexts.compared(report),))
         await self.outbox.flush()
 
@@ -241,7 +272,9 @@ class Session:
                     "(a replacement is taken back with undo_compression)"
                 )
         gone = deleted_in(records)
-        wanted = tuple(name for name in dict.fromkeys(ids) if name not in gone)
+        wanted = tuple(
+            name for name in dict.fromkeys([*ids, *made_of(records, ids)]) if name not in gone
+        )
 
         async def deleted() -> tuple[Deleted, LogState]:
             history = History.of(await self.log.era())
@@ -421,6 +454,7 @@ class Session:
             history = LogHistory(await log.era())
             trigger, summarizer = policy.trigger(), policy.summarizer_state()
             shares, block = shares_of(log.window), state_block_of(log.window)
+            thoughts = self._contexts.left_out()
             running = compressor.is_running
         waits = ""
         if trigger.auto_compress:
@@ -447,6 +481,7 @@ class Session:
             shares,
             block,
             policy.cache(plan),
+            thoughts,
         )
 
 

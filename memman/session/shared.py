@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -12,7 +15,8 @@ from weakref import WeakValueDictionary
 import msgspec
 from cachetools import LRUCache
 
-from memman.compression import EntryFactory, Step, stages_of
+from memman.compression import EntryFactory, Step
+from memman.compression.strategies import stages_of
 from memman.config import HARMLESS, Budget, MemoryConfig, lowered, readable, resolve_budget
 from memman.counting import CountFailure, TokenCounter
 from memman.entries import (
@@ -28,9 +32,9 @@ from memman.entries import (
 from memman.errors import InvalidInput
 from memman.protocols import AsyncStore, Format, Prices, Store
 from memman.records import SettingsInEffect
-from memman.runtime import Operation, Runtime, observed
-from memman.runtime.base import Flag
+from memman.runtime.base import Flag, Runtime
 from memman.runtime.forks import renew_in_child
+from memman.runtime.observation import Operation, observed
 from memman.session.store import FullStore
 from memman.state import Keeps, State
 from memman.summarizers import Asker
@@ -97,6 +101,45 @@ class RecallUse:
 _MESSAGE = ("content", "call_id", "name", "message_id", "is_error")
 
 
+_WORDS = re.compile(r"\w+")
+_DIRTY = object()
+
+
+def _words(entry: Entry) -> set[str]:
+    """Return the words of an entry."""
+    texts = (entry.text, entry.call_id, entry.name, entry.message_id)
+    return set(_WORDS.findall(" ".join(filter(None, texts))))
+
+
+def _shape(entry: Entry) -> list[type]:
+    """Return the types of an entry's parts: other keys belong to a part by its index."""
+    return [str] if isinstance(entry.content, str) else [type(part) for part in entry.content]
+
+
+def _without_secrets(
+    value: Any, is_clean: Callable[[str, str], bool], same: bool, key: str = ""
+) -> Any:
+    """Return raw data without the keys that are, or whose values have, a text that is not clean.
+
+    `same` is False if the entry's content was changed: a block of the provider has the old one.
+    """
+    if isinstance(value, str):
+        return value if is_clean(key, value) else _DIRTY
+    if isinstance(value, dict):
+        found = {
+            name: _without_secrets(item, is_clean, same, name)
+            for name, item in value.items()
+            if is_clean("key", name) and (same or name != "own")
+        }
+        # A whole block of the provider is useless without some of it.
+        whole = found.get("own", value.get("own")) == value.get("own")
+        return {k: v for k, v in found.items() if v is not _DIRTY and (whole or k != "own")}
+    if isinstance(value, list):
+        items = [_without_secrets(item, is_clean, same, key) for item in value]
+        return _DIRTY if any(item is _DIRTY for item in items) else items
+    return value
+
+
 def _identity(entry: Entry) -> tuple[str, str, str, datetime]:
     """Return the fields that `redact` may not change."""
     return entry.id, entry.type, entry.role, entry.timestamp
@@ -122,6 +165,7 @@ class Shared:
         remote: Callable[[MemoryConfig], Remote | None],
         limits: Callable[[str | None], tuple[int, int, int] | None],
         prices: Callable[[str], Prices | None],
+        binds: Callable[[str | None], bool],
         warn_unknown: Callable[[MemoryConfig], None],
         summarizer: Callable[[MemoryConfig], Asker | None],
         format: str,
@@ -143,6 +187,7 @@ class Shared:
         self.remote = remote
         self.limits = limits
         self.prices = prices
+        self.binds = binds
         self.warn_unknown = warn_unknown
         self.summarizer = summarizer
         self.format = format
@@ -294,12 +339,31 @@ class Shared:
         except (InvalidInput, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             what = f"redact returned what cannot be stored: {error}"
             raise InvalidInput(f"{what}; {outcome}") from None
-        if entry.raw_json is NO_JSON and all(
-            getattr(clean, name) == getattr(entry, name) for name in _MESSAGE
-        ):
-            return clean
-        # The provider's own copy may contain the secret, and cannot be redacted.
-        return msgspec.structs.replace(noted(clean, altered="redacted"), raw_json=NO_JSON)
+        same = all(getattr(clean, name) == getattr(entry, name) for name in _MESSAGE)
+        raw = added = entry.raw
+        if raw is not None:
+            gone = _words(entry) - _words(clean)
+            kept = same or _shape(clean) == _shape(entry)
+            is_clean = partial(self._is_clean, entry, gone)
+            raw = _without_secrets({"raw": raw}, is_clean, same).get("raw") if kept else None
+        if not same or raw != added:
+            clean = noted(clean, altered="redacted")
+        return msgspec.structs.replace(clean, raw_json=encode_json(raw, "raw"))
+
+    def _is_clean(self, entry: Entry, gone: AbstractSet[str], key: str, text: str) -> bool:
+        """Return whether `redact` leaves a text of a raw message as it is, and has removed no word of it.
+
+        In a call the text is an argument, because a call's content is JSON.
+        """
+        if not gone.isdisjoint(_WORDS.findall(text)):
+            return False
+        if entry.type == "tool_call":
+            text = msgspec.json.encode({key: text}).decode()
+        probe = msgspec.structs.replace(entry, content=text, raw_json=NO_JSON)
+        try:
+            return self.redact is None or bool(self.redact(probe).content == text)
+        except Exception:  # noqa: BLE001 - of the caller's function, for a text that is no message
+            return False
 
     def redacted_to_store(self, entry: Entry, counter: TokenCounter) -> Entry:
         """Return the entry as `redact` leaves it, with its new count. Raises `InvalidInput`."""

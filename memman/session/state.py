@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memman.archive import redacted_state
-from memman.compression import Goal, View, carry
+from memman.archive.redaction import redacted_state
+from memman.compression import Goal, View
+from memman.compression.state import carry
 from memman.config import Budget
 from memman.counting import TokenCounter
 from memman.entries import Entry, is_of_tool

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
 from memman.errors import StoreError
 from memman.protocols import (
-    Appended,
     AsyncStore,
     Candidates,
-    FeedItem,
     SearchRequest,
-    SessionInfo,
-    Snapshot,
     Store,
-    StoredItem,
     SupportsErase,
     SupportsFeed,
     SupportsFind,
@@ -25,7 +20,8 @@ from memman.protocols import (
     SupportsState,
 )
 from memman.records import Added, Record, ids_made_by, ids_moved_by
-from memman.runtime import Operation, Runtime, observed
+from memman.runtime.base import Runtime
+from memman.runtime.observation import Operation, observed
 from memman.search import scan
 
 P = ParamSpec("P")
@@ -57,10 +53,33 @@ class FullStore:
         self._states: SupportsState | None = _with(store, "state")
         self._finds: SupportsFind | None = _with(store, "find")
         self._searches: SupportsSearch | None = _with(store, "search")
-        self._lists: SupportsSessions | None = _with(store, "sessions")
-        self._feeds: SupportsFeed | None = _with(store, "feed")
         self._leases: SupportsLease | None = _with(store, "lease")
-        self._erases: SupportsErase | None = _with(store, "erase")
+        lists: SupportsSessions | None = _with(store, "sessions")
+        feeds: SupportsFeed | None = _with(store, "feed")
+        erases: SupportsErase | None = _with(store, "erase")
+        # The methods of the store, which a subclass or a caller may have replaced since.
+        self.append = self._awaited(lambda: self._store.append)
+        self.commit = self._awaited(lambda: self._store.commit)
+        self.load = self._awaited(lambda: self._store.load)
+        self.read = self._awaited(lambda: self._store.read)
+        self.delete = self._awaited(lambda: self._store.delete)
+        self.sessions = self._awaited(
+            lambda: self._needed(lists, "sessions", "list its sessions").sessions
+        )
+        every = "follow all its sessions at once; name a session"
+        self.feed = self._awaited(lambda: self._needed(feeds, "feed", every).feed)
+        whole = "overwrite entries; delete the whole session"
+        self.erase = self._awaited(lambda: self._needed(erases, "erase", whole).erase)
+
+    def _awaited(
+        self, method: Callable[[], Callable[P, T | Awaitable[T]]]
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return a coroutine function that calls a method of the store, which is found at each call."""
+
+        async def call(*args: P.args, **kw: P.kwargs) -> T:
+            return await self._call(method(), *args, **kw)
+
+        return call
 
     def _call(
         self, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
@@ -75,43 +94,6 @@ class FullStore:
         session_id: Any = None if name in _OF_NO_SESSION else args[0]
         operation = Operation(kind="store", session_id=session_id, method=name, port=self.port)
         return observed(observer, operation, call)
-
-    # ------------------------------------------------------------ required of a store
-
-    async def append(
-        self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
-    ) -> Appended:
-        """`Store.append`."""
-        return await self._call(self._store.append, session_id, records, expect_head=expect_head)
-
-    async def commit(
-        self,
-        session_id: str,
-        epoch: int,
-        records: Sequence[Record],
-        window: Sequence[StoredItem],
-        floor: int,
-        *,
-        expect_head: int | None = None,
-    ) -> Appended:
-        """`Store.commit`."""
-        return await self._call(
-            self._store.commit, session_id, epoch, records, window, floor, expect_head=expect_head
-        )
-
-    async def load(self, session_id: str) -> Snapshot | None:
-        """`Store.load`."""
-        return await self._call(self._store.load, session_id)
-
-    async def read(
-        self, session_id: str, after: int = 0, limit: int = 1_000
-    ) -> Sequence[tuple[int, Record]]:
-        """`Store.read`."""
-        return await self._call(self._store.read, session_id, after, limit)
-
-    async def delete(self, session_id: str) -> bool:
-        """`Store.delete`."""
-        return await self._call(self._store.delete, session_id)
 
     async def close(self) -> None:
         """Close the store; every later call but another `close` raises `StoreError`."""
@@ -147,18 +129,6 @@ class FullStore:
         """Return the newest compression or deletion that hid each of these entries, in log order."""
         return newest(await self.find(session_id, ids), ids, ids_moved_by)
 
-    async def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
-        """`SupportsSessions.sessions`."""
-        if self._lists is None:
-            raise self._lacks("sessions", "list its sessions")
-        return await self._call(self._lists.sessions, prefix)
-
-    async def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
-        """`SupportsFeed.feed`."""
-        if self._feeds is None:
-            raise self._lacks("feed", "follow all its sessions at once; name a session")
-        return await self._call(self._feeds.feed, after, limit)
-
     async def lease(self, session_id: str, holder: str, seconds: float) -> bool:
         """`SupportsLease.lease`; by default everybody gets it, and two workers may pay for one summary."""
         if self._leases is not None:
@@ -180,22 +150,11 @@ class FullStore:
                 after = page[-1][0]
         return scan(request, records)
 
-    async def erase(
-        self,
-        session_id: str,
-        epoch: int,
-        record: Record,
-        window: Sequence[StoredItem],
-        floor: int,
-        ids: frozenset[str],
-    ) -> Appended:
-        """`SupportsErase.erase`."""
-        if self._erases is None:
-            raise self._lacks("erase", "overwrite entries; delete the whole session")
-        return await self._call(self._erases.erase, session_id, epoch, record, window, floor, ids)
-
-    def _lacks(self, method: str, what: str) -> StoreError:
-        return StoreError(f"{type(self.port).__name__} has no method `{method}` and cannot {what}")
+    def _needed(self, capability: T | None, method: str, what: str) -> T:
+        if capability is None:
+            name = type(self.port).__name__
+            raise StoreError(f"{name} has no method `{method}` and cannot {what}")
+        return capability
 
 
 def names_any(record: Record, ids: Collection[str]) -> bool:

@@ -7,19 +7,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from memman.compression import (
-    TRIM,
-    TRIM_ALL,
-    EntryFactory,
-    Goal,
-    SummaryOptions,
-    View,
-    make_plan,
-    replacements_of,
-    view_of,
-    view_of_plan,
-)
-from memman.config import Budget
+from memman.compression import EntryFactory, Goal, View
+from memman.compression.plan import make_plan, replacements_of, view_of_plan
+from memman.compression.strategies import TRIM, TRIM_ALL
+from memman.compression.summarize import SummaryOptions
+from memman.compression.view import view_of
 from memman.errors import BudgetExceeded
 from memman.formats import Rendering
 from memman.records import Replacement
@@ -74,12 +66,25 @@ def trim(
         summary_tokens=0,
         entry_tokens=int(resolved.config.max_entry_ratio * limit),
     )
-    cutter = _Cutter(window, rendering, limit, budget, make_entry, states)
+
+    def cut_to(room: int) -> Trimmed:
+        """Cut a copy to `room` tokens if possible; without room only protected entries stay."""
+        most = states.room_in(limit, room)
+        left = room - most
+        goal = Goal(tokens=left, entries=None, limit=left, budget=budget, recall=states.recall)
+        stages = TRIM if room else TRIM_ALL
+        view = view_of(window, goal)
+        after = view_of_plan(make_plan(view, goal, make_entry, stages, SummaryOptions()))
+        copy = _window_of(after, window, states.of(after, most))
+        shown = rendering.empty()
+        shown.update(copy)
+        return copy, shown, replacements_of(after)
+
     over, step = total - limit, max(1, limit // _STEPS)
     cut = _without_framing(over, window, rendering)
     for left in reversed(range(_ROUNDS)):
         cut = min(window.tokens, -(-cut // step) * step) if left else window.tokens
-        copy, shown, replaced = cutter.cut_to(window.tokens - cut)
+        copy, shown, replaced = cut_to(window.tokens - cut)
         total = _total(copy, shown, fixed)
         if total <= limit:
             if shown.messages() or not rendering.messages():
@@ -90,32 +95,6 @@ def trim(
             break
         cut += max(1, _without_framing(total - limit, copy, shown))
     raise _exceeded(total, limit, copy, fixed, unstored)
-
-
-class _Cutter(msgspec.Struct, frozen=True):
-    """Cuts copies of a window; the fields are the arguments of `trim`, with the budget of a copy."""
-
-    window: Window
-    rendering: Rendering
-    limit: int
-    budget: Budget
-    make_entry: EntryFactory
-    states: TrimmedState
-
-    def cut_to(self, room: int) -> Trimmed:
-        """Cut a copy to `room` tokens if possible; without room only protected entries stay."""
-        most = self.states.room_in(self.limit, room)
-        left = room - most
-        goal = Goal(
-            tokens=left, entries=None, limit=left, budget=self.budget, recall=self.states.recall
-        )
-        stages = TRIM if room else TRIM_ALL
-        view = view_of(self.window, goal)
-        after = view_of_plan(make_plan(view, goal, self.make_entry, stages, SummaryOptions()))
-        copy = _window_of(after, self.window, self.states.of(after, most))
-        shown = self.rendering.empty()
-        shown.update(copy)
-        return copy, shown, replacements_of(after)
 
 
 def _total(window: Window, rendering: Rendering, fixed: int) -> int:
