@@ -19,20 +19,14 @@ _CUT: Final = " [...]"
 class Composer:
     """Makes summaries of some entries.
 
-    `carried` are the tokens of the state block below them, `replaced` those of the entries. `recall` is
-    the name of the agent's tool that returns the originals.
+    `replaced` are the tokens of the entries. `recall` is the name of the agent's tool that returns them.
     """
 
     def __init__(
-        self,
-        originals: Sequence[Entry],
-        make_entry: EntryFactory,
-        carried: int = 0,
-        recall: str = "",
+        self, originals: Sequence[Entry], make_entry: EntryFactory, recall: str = ""
     ) -> None:
         self._originals = originals
         self._make_entry = make_entry
-        self._carried = carried
         self._draft = summary_draft("", originals, recall)
         self.replaced = sum(entry.token_count.tokens for entry in originals)
 
@@ -50,7 +44,7 @@ class Composer:
 
     def digest(self, cap: int) -> Entry:
         """Return the summary that is written without a model."""
-        text = digest(self._originals, cap, self._count, self._carried)
+        text = digest(self._originals, cap, self._count)
         return self.entry(text or f"[{len(self._originals)} earlier entries]")
 
     def _count(self, text: str) -> int:

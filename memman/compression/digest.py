@@ -5,7 +5,7 @@ no chosen line has yet, over its length to a power, and the best line is chosen 
 (greedy maximum coverage under a budget, after Lin and Bilmes, "A Class of Submodular Functions for Document
 Summarization", 2011). In messages, labelled lines and lines with numbers, names and quotations are worth
 more, questions, exclamations and short or repeated lines less; a statement that a later one replaces is
-left out, and so are the user's newest messages, which the state block has.
+left out.
 
 It is deterministic and prefers no language. The lines of an earlier summary are candidates like others.
 `python -m benchmarks.facts` and `benchmarks.kits` measure how much is kept.
@@ -25,10 +25,9 @@ from typing import Final
 import msgspec
 
 from memman.compression.prompt import placeholder
-from memman.compression.updates import superseded
-from memman.compression.user_messages import ENDS, is_generic
+from memman.compression.user_messages import ASKED, ENDS, cut, is_generic, superseded
 from memman.compression.words import words_of
-from memman.entries import Entry, FilePart, ImagePart
+from memman.entries import Entry, FilePart, ImagePart, attributed, speaker_of
 
 _LENGTH_POWER: Final = 0.8  # 1 would take only short lines, 0 only long ones
 _PRECISION: Final = 2**32  # of a word's weight and a line's cost
@@ -43,13 +42,11 @@ _VALUED: Final = 3.0  # of a tool result or context, with an exact value
 _FEW_WORDS: Final = 4
 _FILLER_WORDS: Final = 2  # a line of so few in a conversation is filler if it is repeated
 _OFTEN: Final = 2  # a line that is repeated more often is filler
-_ASKED: Final = ("?", "\uff1f", "\u061f", "\u037e")
 _CALLED: Final = ("!", "\uff01")
 _MARKS: Final = re.compile(r"\d|[\"\u201c\u00ab\u300c\u300e]|(?<=[a-z,] )[A-Z][a-z]")
 _DIGIT: Final = re.compile(r"\d")
 _VALUE: Final = re.compile(r"\d{3}|\w[/@]\w|\w_\w++(?!:)")
 _USER: Final = "(user) "
-_CARRIED_SHARE: Final = 0.14  # of the state block: the newest user messages that it has for certain
 _LINE_CHARS: Final = 200  # a longer line is cut, if possible between clauses
 _DATA_CHARS: Final = 60  # of a line of JSON
 _BARE: Final = str.maketrans("", "", '{}[]"')
@@ -58,43 +55,37 @@ _ROUNDS: Final = 8
 _FULL: Final = 0.985  # of the tokens is near enough
 
 
+_Said = tuple[str, str]  # the name of a speaker, "" without one, and a text
+
+
 class _Line(msgspec.Struct, gc=False):
     """A candidate, the words that it covers, and its worth against other lines of its length.
 
-    A `firm` line keeps its worth if other lines cover its words: it may differ in a value.
+    A `firm` line keeps its worth if other lines cover its words: it may differ in a value. The line that
+    follows it directly in the original has the next `place`.
     """
 
     text: str
     words: frozenset[str]
     factor: float
+    place: int
     firm: bool = False
 
 
-def digest(
-    entries: Sequence[Entry], tokens: int, count: Callable[[str], int], carried: int = 0
-) -> str:
-    """Return a digest of the entries in at most `tokens` tokens, by `count`; "" if nothing fits.
+def digest(entries: Sequence[Entry], tokens: int, count: Callable[[str], int]) -> str:
+    """Return a digest of the entries in at most `tokens` tokens, by `count`; "" if nothing fits."""
+    coverage = _Coverage(_lines_of(entries))
+    return longest(tokens, count, lambda room: _joined(coverage.chosen(room)))
 
-    `carried` are the tokens of the state block, which has the newest user messages.
+
+def _joined(lines: Sequence[_Line]) -> str:
+    """Return the lines, with an empty one wherever the original has others between two of them.
+
+    A value would else read as the value of a heading or a label above it that has another one.
     """
-    coverage = _Coverage(_lines_of(_not_in_block(entries, carried)))
-    return longest(tokens, count, lambda room: "\n".join(coverage.chosen(room)))
-
-
-def _not_in_block(entries: Sequence[Entry], carried: int) -> Sequence[Entry]:
-    """Return the entries without the newest user messages, which the state block has anyway.
-
-    All of them if no others are left.
-    """
-    room = int(carried * _CARRIED_SHARE)
-    there: set[str] = set()
-    for entry in reversed(entries):
-        if entry.type == "message" and entry.role == "user":
-            room -= entry.token_count.tokens
-            if room <= 0:
-                break
-            there.add(entry.id)
-    return [entry for entry in entries if entry.id not in there] or entries
+    places = {line.place for line in lines}
+    shown = [line.text if line.place - 1 in places else f"\n{line.text}" for line in lines]
+    return "\n".join(shown).lstrip()
 
 
 def longest(tokens: int, count: Callable[[str], int], composed: Callable[[int], str]) -> str:
@@ -128,30 +119,37 @@ def _lines_of(entries: Sequence[Entry]) -> list[_Line]:
 
     They are in order; a repeated one is at its last place.
     """
-    times: dict[str, int] = {}
-    speakers: dict[str, str] = {}  # of each text; "" if it has no speaker
+    times: dict[_Said, int] = {}
+    spoken: dict[
+        _Said, tuple[str, int]
+    ] = {}  # the role of each, "" if nobody says it, and its place
+    place = 0
     for entry in entries:
-        speaker = _speaker_of(entry)
+        speaker, name = _role_of(entry), speaker_of(entry)
+        place += 1
         for text in _pieces(entry):
-            times[text] = times.get(text, 0) + 1
+            said = name, text
+            # The lines of a summary may be of different entries.
+            place += 2 if speaker == "summary" else 1
+            times[said] = times.get(said, 0) + 1
             if speaker:
-                speakers.pop(text, None)
-                speakers[text] = speaker
+                spoken.pop(said, None)
+                spoken[said] = speaker, place
             else:
-                speakers.setdefault(text, "")
-    words = {text: words_of(text) for text in speakers}
-    stated = [text for text, speaker in speakers.items() if _is_statement(text, speaker)]
-    for number in superseded(stated, [words[text] for text in stated]):
-        del speakers[stated[number]]
-    named = len(set(speakers.values()) - {""}) > 1
+                spoken.setdefault(said, ("", place))
+    words = {said: words_of(said[1]) for said in spoken}
+    stated = [said for said, (speaker, _) in spoken.items() if _is_statement(said[1], speaker)]
+    for number in superseded(stated):
+        del spoken[stated[number]]
+    named = len({speaker for speaker, _ in spoken.values()} - {""}) > 1
     return [
-        _line(text, words[text], speaker, times[text], named)
-        for text, speaker in speakers.items()
-        if len(words[text]) > (_FILLER_WORDS if speaker and times[text] > 1 else 0)
+        _line(said, words[said], speaker, times[said], place, named)
+        for said, (speaker, place) in spoken.items()
+        if len(words[said]) > (_FILLER_WORDS if speaker and times[said] > 1 else 0)
     ]
 
 
-def _speaker_of(entry: Entry) -> str:
+def _role_of(entry: Entry) -> str:
     if entry.type == "summary":
         return "summary"
     return entry.role if entry.type == "message" else ""
@@ -161,13 +159,16 @@ def _is_statement(text: str, speaker: str) -> bool:
     return speaker in ("user", "system", "summary") or (bool(speaker) and is_generic(text))
 
 
-def _line(text: str, words: frozenset[str], speaker: str, times: int, named: bool) -> _Line:
-    """Return a candidate; a user's lines about themselves name them if `named`."""
+def _line(
+    said: _Said, words: frozenset[str], speaker: str, times: int, place: int, named: bool
+) -> _Line:
+    """Return a candidate for a name's text; a user's lines about themselves have the role if `named`."""
+    name, text = said
     factor = 1.0 if times <= _OFTEN else _OFTEN / times
     if text.startswith(_USER.rstrip()) and speaker != "summary":
         text = f"> {text}"  # no other text passes for the user's
     if not speaker:
-        return _Line(text, words, factor * (_VALUED if _VALUE.search(text) else 1.0))
+        return _Line(text, words, factor * (_VALUED if _VALUE.search(text) else 1.0), place)
     me, you = _persons()
     spoken = text.lower().replace("\u2019", "'").split()
     of_speaker = not me.isdisjoint(spoken)
@@ -177,14 +178,15 @@ def _line(text: str, words: frozenset[str], speaker: str, times: int, named: boo
     factor *= _TO_OTHER if not you.isdisjoint(spoken) else 1.0
     factor *= _form_factor(text) * min(1.0, (1 + len(words)) / _FEW_WORDS)
     firm = labelled or (speaker == "user" and _DIGIT.search(text) is not None)
-    shown = f"{_USER}{text}" if named and of_speaker and speaker == "user" else text
-    return _Line(shown, words, factor, firm)
+    by_user = named and of_speaker and speaker == "user"
+    shown = f"({speaker}) {attributed(name, text)}" if name or by_user else text
+    return _Line(shown, words, factor, place, firm)
 
 
 def _form_factor(text: str) -> float:
     """Return the worth that a line of a conversation has by its form."""
     factor = _EXACT if _MARKS.search(text) else 1.0
-    if text.endswith(_ASKED):
+    if text.endswith(ASKED):
         return factor * _QUESTION
     return factor * _EXCLAIMED if text.endswith(_CALLED) else factor
 
@@ -215,23 +217,9 @@ def _pieces(entry: Entry) -> Iterator[str]:
     for sentence in ENDS.split(text):
         piece = sentence.strip()
         if len(piece) > most:
-            yield from filter(None, _cut(piece, most))
+            yield from filter(None, map(str.strip, cut(piece, most)))
         elif piece:
             yield piece
-
-
-def _cut(text: str, most: int) -> Iterator[str]:
-    """Yield a long line in pieces of at most `most` characters, if possible cut between clauses."""
-    start = 0
-    while len(text) - start > most:
-        least, end = start + most // 3, start + most
-        at = max(text.rfind(", ", least, end), text.rfind("; ", least, end))
-        if at < 0:
-            at = text.rfind(" ", least, end)
-        at = end - 1 if at < 0 else at
-        yield text[start : at + 1].strip()
-        start = at + 1
-    yield text[start:].strip()
 
 
 class _Coverage:
@@ -248,7 +236,7 @@ class _Coverage:
             round(_PRECISION * (len(line.text) + 1) ** _LENGTH_POWER / line.factor)
             for line in lines
         ]
-        self._worth = [self._sum(line.words) for line in lines]
+        self._worth = [sum(self._weights[word] for word in line.words) for line in lines]
         self._heap = [
             (-gain / cost, number)
             for number, (gain, cost) in enumerate(zip(self._worth, self._costs, strict=True))
@@ -260,10 +248,7 @@ class _Coverage:
             for word in line.words & several if not line.firm else ():
                 self._having[word].append(number)
 
-    def _sum(self, words: frozenset[str]) -> int:
-        return sum(self._weights[word] for word in words)
-
-    def chosen(self, room: int) -> list[str]:
+    def chosen(self, room: int) -> list[_Line]:
         """Return lines that together cover most of the words, in their order.
 
         The gain of a line only falls as others are chosen, so the line with the highest earlier gain that
@@ -291,7 +276,7 @@ class _Coverage:
                 for word in fresh:
                     for other in self._having[word]:
                         worth[other] -= self._weights[word]
-        return [self._lines[number].text for number in sorted(taken)]
+        return [self._lines[number] for number in sorted(taken)]
 
 
 def _weight(times: int, lines: int) -> int:
