@@ -124,17 +124,23 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
         return f"[memman {' and '.join(clauses)}; {original}]"
 
 
-def clip(item: Item, wanted: int, make_entry: EntryFactory) -> Item | None:
+def clip(
+    item: Item, wanted: int, make_entry: EntryFactory, keep_files: bool = False
+) -> Item | None:
     """Return the item cut to at most `wanted` tokens, or None if that would not make it smaller.
 
-    The last images and files are removed first; then the text is cut, if it is still too long. A clip
-    that is only a notice may exceed `wanted`.
+    The last images and files are removed first, unless `keep_files`; then the text is cut, if it is still
+    too long. A clip that is only a notice, or that keeps its files, may exceed `wanted`.
     """
     entry = item.entry
     if entry is None or item.tokens <= wanted:
         return None
     remains = msgspec.structs.replace(remains_of(item, entry), recall=item.offered)
-    if all(isinstance(part, TextPart) for part in remains.parts) and not remains.lost:
+    files = tuple(part for part in remains.parts if not isinstance(part, TextPart))
+    if keep_files and files:
+        remains = msgspec.structs.replace(remains, parts=())
+        made = _with_most_text(remains, entry, item.tokens, wanted, make_entry, files)
+    elif not files and not remains.lost:
         made = _with_most_text(remains, entry, item.tokens, wanted, make_entry)
     else:
         made = _without_parts(remains, item, entry, wanted, make_entry)
@@ -182,16 +188,23 @@ def _with_most_parts(
 
 
 def _with_most_text(
-    remains: Remains, entry: Entry, tokens: int, wanted: int, make_entry: EntryFactory
+    remains: Remains,
+    entry: Entry,
+    tokens: int,
+    wanted: int,
+    make_entry: EntryFactory,
+    files: tuple[Part, ...] = (),
 ) -> Entry | None:
-    """Return the entry with its text cut; `tokens` is the cost of the whole text."""
-    size = len(remains.text)
-    keep = int(size * min(1, wanted / tokens * 0.9))
+    """Return the entry with its text cut before its `files`; `tokens` is the cost of all."""
+    fixed = make_entry(in_place_of(entry, files)).token_count.tokens if files else 0
+    room = max(0, wanted - fixed)
+    keep = int(len(remains.text) * min(1, room / max(1, tokens - fixed) * 0.9))
     for _ in range(_ATTEMPTS):
-        made = make_entry(in_place_of(entry, remains.clipped(keep)))
+        text = remains.clipped(keep)
+        made = make_entry(in_place_of(entry, (TextPart(text), *files) if files else text))
         if made.token_count.tokens <= wanted or keep == 0:
             return made
-        keep = int(keep * min(0.8, wanted / made.token_count.tokens * 0.95))
+        keep = int(keep * min(0.8, room / (made.token_count.tokens - fixed) * 0.95))
         keep = keep if keep > 8 else 0
     return None
 
@@ -219,8 +232,11 @@ def _all_of(text: str, number: int) -> Remains:
 
 
 def _remains_of_parts(parts: tuple[Part, ...], number: int, stands_for_another: bool) -> Remains:
-    """Read parts, of which the last is the notice; their text is complete."""
+    """Read parts, of which the last is the notice if their text is complete; else the first has it."""
     lost: tuple[_Lost, ...] = ()
+    first = parts[0] if parts else None
+    if stands_for_another and isinstance(first, TextPart) and (cut := _read(first.text, number)):
+        return msgspec.structs.replace(cut, parts=parts)
     last = parts[-1] if parts else None
     if stands_for_another and isinstance(last, TextPart):
         found = _NOTICE.fullmatch(last.text)

@@ -14,7 +14,6 @@ from memman.compression.view import EntryFactory, Goal, Group, Item, View
 from memman.display import format_error, safe_repr
 from memman.errors import CompressionFailed
 from memman.records import Replacement, ReplacementMethod
-from memman.window import WindowItem
 
 
 def make_plan(
@@ -172,7 +171,8 @@ def _rows(view: View, why_old: str) -> Iterator[PlannedEntry]:
             reason = "the summary of what was before"
         for item in group.items:
             if item.method is None:
-                yield _kept(item.run[0], reason)
+                entry, tokens = item.run[0].entry, item.run[0].tokens
+                yield PlannedEntry(entry.id, entry.type, tokens, "keep", tokens, reason)
             else:
                 yield from _replaced(item, item.method)
 
@@ -183,11 +183,6 @@ def _why_protected(group: Group) -> str:
     if any(window_item.unanswered for window_item in group.window_items):
         return "a call in its exchange has no result yet"
     return "the newest user message"
-
-
-def _kept(window_item: WindowItem, reason: str) -> PlannedEntry:
-    entry, tokens = window_item.entry, window_item.tokens
-    return PlannedEntry(entry.id, entry.type, tokens, "keep", tokens, reason)
 
 
 def _replaced(item: Item, method: ReplacementMethod) -> Iterator[PlannedEntry]:

@@ -21,7 +21,10 @@ from memman.entries import (
     ImagePart,
     OpaquePart,
     Part,
+    attributed,
+    json_or,
     neutralised,
+    speaker_of,
     text_of,
     transcript_line,
 )
@@ -132,7 +135,7 @@ def summary_request(
         tokens=cap,
         focus=special if template is PROMPT else focus or "",
     )
-    if not _has_focus(template):
+    if not any(name == "focus" for _, name, _, _ in Formatter().parse(template)):
         filled += special
     request = SummaryRequest(
         prompt=filled,
@@ -188,7 +191,8 @@ def _named(entry: Entry) -> str:
         "summary": "the summary so far",
     }
     kind = kinds.get(entry.type) or f"the message of the {entry.role}"
-    return f"{kind} (entry #{entry.seq}) that begins with {_quoted(readable(entry.content))}"
+    said = attributed(speaker_of(entry), readable(entry.content))
+    return f"{kind} (entry #{entry.seq}) that begins with {_quoted(said)}"
 
 
 def _quoted(text: str) -> str:
@@ -203,10 +207,6 @@ def _words_of(cap: int) -> int:
 
 def _special(focus: str | None) -> str:
     return f"\n\nPay special attention to: {focus}." if focus else ""
-
-
-def _has_focus(template: str) -> bool:
-    return any(name == "focus" for _, name, _, _ in Formatter().parse(template))
 
 
 def _called(prompt: Callable[[SummaryRequest], str], request: SummaryRequest) -> str:
@@ -250,8 +250,8 @@ def _summary(entry: Entry) -> str:
 
 def _line(entry: Entry) -> str:
     text = _shown(entry)
-    line = transcript_line(entry, f"[error] {text}" if entry.is_error else text)
-    return f"#{entry.seq} {line}"
+    text = attributed(speaker_of(entry), f"[error] {text}" if entry.is_error else text)
+    return f"#{entry.seq} {transcript_line(entry, text)}"
 
 
 def _indented(entries: Sequence[str]) -> str:
@@ -313,10 +313,7 @@ def _source(part: ImagePart | FilePart) -> tuple[str | None, str]:
 
 
 def _type_of(part: OpaquePart) -> str:
-    try:
-        block = msgspec.json.decode(part.block)
-    except (msgspec.DecodeError, RecursionError):
-        return "block"
+    block = json_or(None, part.block)
     kind = block.get("type") if isinstance(block, dict) else None
     return kind if isinstance(kind, str) and kind else "block"
 

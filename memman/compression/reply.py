@@ -11,10 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from memman.compression.prompt import CONVERSATION
-from memman.entries import is_encodable
+from memman.entries import is_encodable, json_or
 from memman.protocols import SummaryReply, SummaryRequest
 
 _ECHO_CHARS: Final = 200
@@ -72,10 +70,7 @@ def _is_tool_syntax(text: str) -> bool:
     inside = _without_fence(text)
     if not inside.startswith(("{", "[")):
         return False
-    try:
-        return _is_call(msgspec.json.decode(inside))
-    except (msgspec.DecodeError, RecursionError):
-        return False
+    return _is_call(json_or(None, inside))
 
 
 def _without_fence(text: str) -> str:

@@ -324,17 +324,20 @@ def _clipped_in_order(
 
 
 def _clipped(view: View, make_entry: EntryFactory, floors: list[Floor], aim: int) -> View:
-    """Return the view with the largest of these items clipped to one size, but none below its floor."""
+    """Return the view with the largest of these items clipped to one size, but none below its floor.
+
+    The newest user message keeps its images and files.
+    """
     sizes = {at: _item(view, at).tokens for at, _ in floors}
     level = _level([(sizes[at], floor) for at, floor in floors], view.tokens - aim)
     changed: dict[ItemIndex, Item] = {}
-    tokens = view.tokens
+    tokens, question = view.tokens, question_of(view)
     for at, floor in sorted(floors, key=lambda one: -sizes[one[0]]):
         item = _item(view, at)
         wanted = max(item.tokens - (tokens - aim), level, floor)
         if tokens <= aim or item.tokens <= wanted:
             continue
-        clipped = clip(item, wanted, make_entry)
+        clipped = clip(item, wanted, make_entry, keep_files=at == question)
         if clipped is not None:
             tokens += clipped.tokens - item.tokens
             changed[at] = clipped

@@ -11,7 +11,7 @@ from memman.compression.state_items import Found, cost_of, item_of, size_of
 from memman.compression.state_messages import ranked_messages, split_messages
 from memman.compression.words import sure_values
 from memman.compression.working_set import decoded, line_of, open_tasks
-from memman.entries import Entry
+from memman.entries import Entry, attributed, speaker_of
 from memman.state import LISTED_SECTIONS, state_text, title_of
 
 _ITEMS: Final = 2.0  # times the room, of items
@@ -50,8 +50,9 @@ _HIDDEN_KEEP: Final = 0.2
 _MOST_PLACES: Final = 50  # at which a value is looked at: in more it counts as not contained
 # Characters that continue a value before or after it; scripts without blanks may adjoin one.
 _JOINED: Final = r"[^\W\u0e00-\u0eff\u3040-\ud7ff]"
-_BEFORE: Final = re.compile(rf"{_JOINED}|[.-]")
-_AFTER: Final = re.compile(rf"{_JOINED}|-|\.{_JOINED}")
+# Compiled on first use: they take a thirtieth of an import.
+_BEFORE: Final = rf"{_JOINED}|[.-]"
+_AFTER: Final = rf"{_JOINED}|-|\.{_JOINED}"
 _IN_ORDER: Final = (
     "constraint",
     "user",
@@ -70,7 +71,8 @@ class Shown:
         self.values = frozenset(sure_values(text, _MOST_SHOWN))
         self._text = text[:_MOST_SEARCHED]
         self._ids = {entry.id for entry in entries}
-        self._texts = {entry.text.strip() for entry in entries if entry.role == "user"}
+        users = [entry for entry in entries if entry.role == "user"]
+        self._texts = {attributed(speaker_of(entry), entry.text.strip()) for entry in users}
         self._summaries = [entry for entry in entries if entry.type == "summary"]
         self._calls = [entry for entry in entries if entry.type == "tool_call"]
 
@@ -92,7 +94,7 @@ class Shown:
             return found.text in self.values or _is_in(found.text, self._text)
         if found.section == "task":
             return found.key in self._todo_tools
-        return found.text in self._texts or not self._ids.isdisjoint(found.ids)
+        return found.said in self._texts or not self._ids.isdisjoint(found.ids)
 
 
 def _newest_texts(entries: Sequence[Entry]) -> Iterator[str]:
@@ -115,9 +117,9 @@ def _is_in(value: str, text: str, times: int = 1) -> bool:
         if at < 0:
             break
         end = at + len(value)
-        before, after = text[at - 1 : at], text[end : end + 1]
-        joined = (before == "/" and is_path) or (after == "/" and not is_path)
-        if not joined and not _BEFORE.match(before) and not _AFTER.match(text, end):
+        before, after = text[at - 1 : at], text[end : end + 2]
+        joined = (before == "/" and is_path) or (after[:1] == "/" and not is_path)
+        if not joined and not re.match(_BEFORE, before) and not re.match(_AFTER, after):
             times -= 1
             if not times:
                 return True
@@ -218,7 +220,7 @@ class Choice:
         if seen is None:
             seen = self._view.has(item)
             if item.section == "user" and not self._whole:
-                seen = seen or item.text.strip() in self._view.lines
+                seen = seen or item.said.strip() in self._view.lines
             self._seen[id(item)] = seen
         return seen
 

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Final
 
 from memman.compression.state_items import Found
+from memman.compression.state_messages import TYPED
 from memman.compression.user_messages import is_generic, is_rule, label_of, pieces_of, rule_key
 from memman.compression.working_set import (
     LISTED,
@@ -21,13 +22,12 @@ from memman.compression.working_set import (
     paths_of,
     used_values,
 )
-from memman.entries import Entry
-from memman.state import KEEP, Keeps, State, is_constraint
+from memman.entries import Entry, attributed, speaker_of
+from memman.state import KEEP, MESSAGES, Keeps, State, is_constraint
 
 logger = logging.getLogger("memman")
 _LABELLED: Final = 160  # characters of a labelled line of the assistant
 _MOST_TEXTS: Final = 1_000  # of one entry, for a section of the caller's
-_TYPED: Final = 2_000  # characters: a longer message is pasted, or a tool's output
 
 
 class Fold:
@@ -63,7 +63,7 @@ class Fold:
             for path in paths_of(entry.text):
                 self._see("value", path, entry, *weights)
         # The pieces of a typed message have its values, unless newer ones replaced them.
-        typed = entry.role == "user" and len(entry.text) <= _TYPED
+        typed = entry.role == "user" and len(entry.text) <= TYPED
         for value in () if typed else values:
             if ("value", value) not in self.found and value.isprintable():
                 self._see("other", value, entry, 0.05 if is_noise(value) else 1.0)
@@ -125,11 +125,12 @@ class Fold:
         """Add a text, or count it again."""
         if not text:
             return
-        found = self.found.get((section, text))
+        speaker = speaker_of(entry) if section in MESSAGES else ""
+        found = self.found.get((section, attributed(speaker, text)))
         if found is not None:
             found.see(entry, weight if again is None else again)
             return
-        found = Found(section, "", text, (entry.id,), entry.seq, weight)
+        found = Found(section, speaker, text, (entry.id,), entry.seq, weight)
         other = self.found.pop(("other", text), None) if section == "value" else None
         if other is not None:
             other.see(entry, weight)
@@ -163,4 +164,4 @@ def _identity(found: Found) -> tuple[str, str]:
         return found.section, f"{found.part} {found.key}"
     if found.part:
         return found.section, f"\0{found.seq}.{found.part}"
-    return found.section, found.key or found.text
+    return found.section, found.said if found.section in MESSAGES else found.key or found.text

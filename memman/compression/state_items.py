@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from memman.entries import Entry
-from memman.state import LISTED_SECTIONS, StateItem, quoted
+from memman.entries import Entry, attributed
+from memman.state import LISTED_SECTIONS, MESSAGES, StateItem, quoted
 
 _MOST_SOURCES: Final = 2  # of an item, the newest
 _ITEM: Final = 34  # characters of an item's encoding besides its text
@@ -30,13 +30,14 @@ class Found(msgspec.Struct, gc=False, eq=False):
     score: float
     part: int = 0
 
+    @property
+    def said(self) -> str:
+        """The text; of a message with the name of its speaker, which is the key."""
+        return attributed(self.key, self.text) if self.section in MESSAGES else self.text
+
     def faded(self, seq: int) -> float:
         """Return the score at a later position."""
         return self.score * _FADED[min(max(0, seq - self.seq), len(_FADED) - 1)]
-
-    def scale(self, factor: float) -> None:
-        """Multiply the score."""
-        self.score *= factor
 
     def see(self, entry: Entry, weight: float) -> None:
         """Count the thing again, in an entry."""
@@ -52,7 +53,7 @@ def cost_of(item: Found) -> int:
         return len(quoted(item.text)) + 3 if " " in item.text else len(item.text) + 1
     if item.part > 1:
         return len(item.text) + 3
-    return len(item.text) + _NUMBER
+    return len(item.said) + _NUMBER
 
 
 def size_of(item: Found) -> int:

@@ -22,7 +22,7 @@ from memman.compression.view import EntryFactory, Goal, View
 from memman.config import SUMMARISE, preset_named
 from memman.display import safe_repr
 from memman.errors import ConfigError
-from memman.runtime import is_async_callable
+from memman.runtime.base import is_async_callable
 
 Stage = Callable[[View, Goal, EntryFactory], View | None]
 """A stage of a compression: a pure function that returns a smaller view, or None if it has nothing to do.

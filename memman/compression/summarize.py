@@ -196,7 +196,7 @@ def summarise(
         if options.redact is not None:
             full = [[options.redact(entry) for entry in entries] for entries in full]
         originals = [entry for entries in full for entry in entries]
-        composer = Composer(originals, make_entry, goal.state_tokens, goal.recall)
+        composer = Composer(originals, make_entry, goal.recall)
         items = [item for items in exchanges for item in items]
         live = _live(items, _following(view, chosen[-1]), originals, cap, options)
         summary, method = yield from _written(full, cap, options, composer, live)

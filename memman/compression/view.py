@@ -13,7 +13,7 @@ import msgspec
 
 from memman.config import Budget
 from memman.display import safe_repr
-from memman.entries import NO_JSON, Content, Entry, NewEntry, check_text, is_of_tool
+from memman.entries import NO_JSON, Content, Entry, NewEntry, check_text, is_of_tool, note_of
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
 from memman.summary_metadata import summary_draft
@@ -107,8 +107,8 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def pinned(self) -> bool:
-        """True if an entry of the run is pinned."""
-        return any(window_item.pinned for window_item in self.run)
+        """True if an entry of the run is pinned, or sealed so that nothing can take its place."""
+        return any(each.pinned or each.is_sealed for each in self.run)
 
     def replaced(self, entry: Entry, method: ReplacementMethod) -> Item:
         """Return the run with another entry shown in its place."""
@@ -123,7 +123,11 @@ def offer(recall: str, number: int) -> str:
 
 
 def in_place_of(entry: Entry, content: Content) -> NewEntry:
-    """Return a new entry that takes an entry's place in its exchange; a summary keeps its metadata."""
+    """Return a new entry that takes an entry's place in its exchange.
+
+    A summary keeps its metadata, and so does a late result, whose call is noted there.
+    """
+    keeps = entry.type == "summary" or note_of(entry, "call")
     return NewEntry(
         type=entry.type,
         role=entry.role,
@@ -132,7 +136,7 @@ def in_place_of(entry: Entry, content: Content) -> NewEntry:
         name=entry.name,
         message_id=entry.message_id,
         is_error=entry.is_error,
-        metadata_json=entry.metadata_json if entry.type == "summary" else NO_JSON,
+        metadata_json=entry.metadata_json if keeps else NO_JSON,
     )
 
 

@@ -58,7 +58,7 @@ _SIGNS: Final = (
     "\u200c\u200d"
 )
 _IN_WORDS: Final = rf"\w{_SIGNS}{UNSPACED}"
-_WORD_WITH_SIGNS: Final = re.compile(f"[{_IN_WORDS}]+")
+_WORD_WITH_SIGNS: Final = f"[{_IN_WORDS}]+"  # compiled on first use, like the next
 # A path may have names in other scripts. Such a name is complete if the path continues after it, with an
 # ASCII extension, or if no letter adjoins the path; otherwise its end is unknown.
 _OTHER: Final = rf"(?![\x00-\x7f{_LETTERS}])[{_IN_WORDS}]"  # a letter of another script
@@ -80,7 +80,7 @@ def words_of(text: str) -> frozenset[str]:
     found = (
         _WORD.findall(lower)
         if text.isascii()
-        else _WORD_WITH_SIGNS.findall(lower.replace("_", " "))
+        else re.findall(_WORD_WITH_SIGNS, lower.replace("_", " "))
     )
     words = {word for word in found if len(word) >= _LEAST_CHARS}
     words -= function_words()
@@ -185,7 +185,7 @@ def _only_a_whole_path(found: re.Match[str]) -> str:
     path, at = found[0], found.start()
     if found["last"] is None and found["torn"] is None:
         return path
-    begins = not (at and _WORD_WITH_SIGNS.match(found.string, at - 1))
+    begins = not (at and re.match(_WORD_WITH_SIGNS, found.string[at - 1]))
     if begins and found["torn"] is None and _is_path(path):
         return path
     root = head.rpartition("=")[2]
@@ -208,3 +208,19 @@ def _is_path(value: str) -> bool:
         return False
     inside = value.strip("/")
     return bool(inside) and (value[0] in "/~." or inside.count("/") > 1)
+
+
+def stands_alone(value: str, text: str) -> bool:
+    """Return whether a text contains a value that is not part of a longer word or number."""
+    at = text.find(value)
+    while at >= 0:
+        end = at + len(value)
+        if not _joined(text[max(0, at - 1) : at + 1]) and not _joined(text[end - 1 : end + 1]):
+            return True
+        at = text.find(value, at + 1)
+    return False
+
+
+def _joined(pair: str) -> bool:
+    """Return whether two neighbours are of one word; False in scripts without spaces."""
+    return len(pair) == 2 and pair.isascii() and pair.isalnum()

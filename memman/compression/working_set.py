@@ -9,10 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from memman.compression.words import sure_values
-from memman.entries import Entry
+from memman.entries import Entry, json_or
 
 LEAST: Final = 4  # characters of a value
 MOST: Final = 120
@@ -68,10 +66,7 @@ def used_values(arguments: object) -> dict[str, tuple[float, float]]:
 
 def decoded(call: Entry) -> object:
     """Return a call's arguments; its text if they are not JSON."""
-    try:
-        return msgspec.json.decode(call.text)
-    except (msgspec.DecodeError, RecursionError):
-        return call.text
+    return json_or(call.text, call.text)
 
 
 def _strings(value: object) -> Iterator[str]:
@@ -110,11 +105,7 @@ def other_values(text: str) -> list[str]:
     The names in JSON objects are no values.
     """
     if text[:1] in ("{", "[") and len(text) <= _MOST_TEXT:
-        try:
-            strings = _strings(msgspec.json.decode(text))
-        except (msgspec.DecodeError, RecursionError):
-            return sure_values(text, _MOST_TEXT)
-        text = " ".join(strings)
+        text = " ".join(_strings(json_or(text, text)))
     return sure_values(text, _MOST_TEXT)
 
 
