@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from memman.display import format_error, known_names, safe_repr
 from memman.entries import (
-    Content,
     Entry,
     EntryType,
     NewEntry,
+    Role,
     check_id,
     check_model,
     check_name,
+    check_new_entry,
     check_text,
     encode_json,
     json_bytes,
 )
 from memman.errors import AsyncPortRefused, InvalidInput
+from memman.formats.blocks import with_blocks
+from memman.formats.lenient import altered_entry, text_entry
+from memman.formats.plain import as_plain
 from memman.ids import check_nonce
+from memman.protocols import Format
 from memman.results import EntryState
-from memman.runtime import is_async_callable
+from memman.runtime.base import is_async_callable
 from memman.search import terms_of
 from memman.session.requests import ContextRequest
 from memman.session.search import Search
@@ -98,19 +103,13 @@ def system_text(system: Any) -> str:
 
     Texts of several blocks are joined. Raises `InvalidInput` for anything but text in it.
     """
-    texts = [_text_of(part) for block in _listed(system) for part in _parts(_plain(block))]
+    texts = [_text_of(part) for block in _listed(system) for part in _parts(as_plain(block))]
     if not texts or None in texts:
         raise InvalidInput(
             "system must be a text, a list of text blocks, or a Content of text parts, not "
             f"{safe_repr(system, 60)}"
         )
     return "\n\n".join([check_text(text, "system") for text in texts])
-
-
-def _plain(value: Any) -> Any:
-    """Return an object of a provider's SDK as plain data, anything else as it is."""
-    dump = getattr(value, "model_dump", None)
-    return dump(exclude_none=True) if callable(dump) else value
 
 
 def _listed(value: Any) -> Sequence[Any]:
@@ -125,7 +124,7 @@ def _parts(block: Any) -> Sequence[Any]:
 
 def _text_of(part: Any) -> str | None:
     """Return the text of a text block, None for anything else."""
-    plain = _plain(part)
+    plain = as_plain(part)
     text = plain.get("text") if isinstance(plain, Mapping) else plain
     return text if isinstance(text, str) else None
 
@@ -321,38 +320,19 @@ def metadata_json(metadata: Mapping[str, Any]) -> msgspec.Raw:
 # ---------------------------------------------------------------- new entries
 
 
-def new_message(
-    role: Literal["system", "user", "assistant"], content: Content, message_id: str | None
+def new_entry(
+    kind: EntryType,
+    role: Role,
+    content: Any,
+    message_id: str | None,
+    name: str | None = None,
+    call_id: str | None = None,
+    is_error: bool = False,
 ) -> NewEntry:
-    """Return a new message."""
-    return NewEntry(type="message", role=role, content=content, message_id=message_id)
-
-
-def new_tool_call(
-    name: str, arguments: Mapping[str, Any] | str, call_id: str | None, message_id: str | None
-) -> NewEntry:
-    """Return a new tool call."""
-    name = check_name(name, "tool_call")
-    if not name:  # providers refuse it
-        raise InvalidInput("the name of a tool call must not be empty")
+    """Return a new entry of arguments that `checked_entry` checks."""
     return NewEntry(
-        type="tool_call",
-        role="assistant",
-        content=_arguments(arguments),
-        call_id=call_id,
-        name=name,
-        message_id=message_id,
-    )
-
-
-def new_tool_result(
-    name: str, content: Content, call_id: str | None, is_error: bool, message_id: str | None
-) -> NewEntry:
-    """Return a new tool result."""
-    name = check_name(name, "tool_result")
-    return NewEntry(
-        type="tool_result",
-        role="tool",
+        type=kind,
+        role=role,
         content=content,
         call_id=call_id,
         name=name,
@@ -361,18 +341,45 @@ def new_tool_result(
     )
 
 
-def new_context(source: str, content: Content, message_id: str | None) -> NewEntry:
-    """Return new material from a source."""
-    source = check_name(source, "context")
-    return NewEntry(
-        type="context", role="system", content=content, name=source, message_id=message_id
-    )
+def checked_entry(
+    given: NewEntry, formats: Callable[[], Sequence[Format]], *, keep: bool
+) -> NewEntry:
+    """Return a new entry as it can be stored.
+
+    Args:
+        given: an entry of any values.
+        formats: returns the formats that may read blocks in its content.
+        keep: values that cannot be stored are altered, and noted in the entry.
+
+    Raises:
+        InvalidInput: a value cannot be stored, and `keep` is not set or would not help.
+    """
+    try:
+        return _checked(given, formats)
+    except InvalidInput as error:
+        if not keep:
+            raise
+        noted = msgspec.structs.replace(altered_entry(given), altered=str(error))
+    try:
+        return _checked(noted, formats)
+    except InvalidInput:
+        return _checked(text_entry(noted), formats)
 
 
-def _arguments(arguments: Mapping[str, Any] | str) -> str:
+def _checked(given: NewEntry, formats: Callable[[], Sequence[Format]]) -> NewEntry:
+    """Return a new entry with plain values, its blocks as parts. Raises `InvalidInput`."""
+    kind, content = given.type, given.content
+    if kind != "message" and not check_name(given.name, kind) and kind == "tool_call":
+        raise InvalidInput("the name of a tool call must not be empty")  # providers refuse it
+    if kind == "tool_call":
+        given = msgspec.structs.replace(given, content=_arguments(content))
+    elif not isinstance(content, str):
+        given = with_blocks(given, formats())
+    return check_new_entry(given)
+
+
+def _arguments(arguments: Any) -> str:
     """Return the arguments of a tool call as text."""
-    if type(arguments) is dict:
-        return json_bytes(arguments, "a tool call's arguments").decode()
     if isinstance(arguments, str):
         return check_text(arguments, "a tool call's arguments")
     if not isinstance(arguments, Mapping):

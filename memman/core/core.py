@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memman import events
-from memman.compression import stages_of
+from memman.compression.strategies import stages_of
 from memman.config import MemoryConfig, no_room, readable, resolve_budget, room_of
 from memman.core.arguments import (
     aware,
@@ -22,7 +22,7 @@ from memman.core.arguments import (
     checked_nonces,
 )
 from memman.core.resolver import DEFAULT_FORMAT, Resolver
-from memman.counting import sound_limits
+from memman.counting.lookup import sound_limits
 from memman.display import safe_repr
 from memman.entries import Entry, file_mode
 from memman.errors import AsyncPortRefused, ConfigError, InvalidInput, MemmanError
@@ -39,8 +39,9 @@ from memman.protocols import (
     SummarizeCallback,
     Summarizer,
 )
-from memman.runtime import USE_ASYNC, Observer, Runtime, is_async_callable, refuse_async_port
-from memman.session import SessionCache
+from memman.runtime.base import USE_ASYNC, Runtime, is_async_callable, refuse_async_port
+from memman.runtime.observation import Observer
+from memman.session.cache import SessionCache
 from memman.session.shared import Shared
 from memman.session.store import store_methods
 from memman.state import Keeps
@@ -107,6 +108,7 @@ class Core:
             remote=resolver.remote,
             limits=resolver.limits,
             prices=resolver.prices,
+            binds=resolver.binds,
             warn_unknown=resolver.warn_unknown,
             summarizer=self._summarizer_for,
             format=form.name,

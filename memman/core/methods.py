@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, overload
 
 from memman import events
@@ -25,12 +26,10 @@ from memman.core.arguments import (
     check_on_conflict,
     check_switch,
     check_unknown,
+    checked_entry,
     context_request,
     metadata_json,
-    new_context,
-    new_message,
-    new_tool_call,
-    new_tool_result,
+    new_entry,
     search_request,
     system_text,
     tools_json,
@@ -38,33 +37,35 @@ from memman.core.arguments import (
 from memman.core.core import Core
 from memman.core.token_counts import TokenCounting
 from memman.core.unstored import Unstored
+from memman.counting.media import media_fault
 from memman.counting.usage import BilledTokens, billed_tokens, given_tokens, usage_of
 from memman.display import safe_repr
 from memman.entries import (
     NO_JSON,
-    Content,
+    ContentLike,
     Entry,
     EntryType,
     NewEntry,
     TokenCount,
     check_id,
     check_model,
-    check_new_entry,
     check_text,
     decode_json,
 )
-from memman.errors import FileError, InvalidInput, SessionNotFound
+from memman.errors import FileError, FormatError, InvalidInput, SessionNotFound
 from memman.events import Subscription
 from memman.explain import Explanation
 from memman.formats import FormatName
-from memman.formats.lenient import read_messages
-from memman.formats.plain import reported_usage
+from memman.formats.lenient import read_messages, with_notes
+from memman.formats.parts import read_compaction
+from memman.formats.plain import is_empty_reply, plain_message, reported_usage
 from memman.formats.streams import whole
+from memman.formats.wire.tables import needs_of
 from memman.protocols import FeedItem, SessionInfo, SummarizeCallback, Summarizer
 from memman.recall import AsyncRecallTool, Recall
 from memman.records import UsageReported
 from memman.results import Context, EntryState, Hit, OverflowResult, SessionStats, Summary
-from memman.runtime import Observer, Operation, observed
+from memman.runtime.observation import Observer, Operation, observed
 from memman.session import CompressionRequest, OnConflict, Session
 from memman.spend import Spend, total_spend
 
@@ -84,65 +85,73 @@ class AsyncMethods:
     async def add_user_message(
         self,
         session_id: str,
-        content: Content,
+        content: ContentLike,
         *,
         id: str | None = None,
         message_id: str | None = None,
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add a message of the user. Once this returns, it is in the log.
 
         Args:
             session_id: the session, which is created if it does not exist.
-            content: text, or a tuple of parts (`TextPart`, `ImagePart`, ...). Use `add_messages` for a
-                provider's messages.
+            content: a text, a part (`TextPart`, `ImagePart`, ...), a list of parts, or a list of blocks of
+                a provider, such as Anthropic's `{"type": "image", ...}`. Use `add_messages` for messages.
             id: your own id for the entry; adding it again with the same content is a no-op.
             message_id: entries with the same one belong to one message of the provider.
             pinned: whether no compression may replace it.
             metadata: your own JSON data, stored with the entry.
             compress: overrides `auto_compress` for this call.
+            unknown: "keep" for a caller that must not fail in the middle of a turn: what cannot be stored
+                in content, names and ids of messages and calls (a lone surrogate, NaN) is replaced, data
+                that is no content becomes JSON text. The reason is in `metadata["memman"]["altered"]`.
 
         Raises:
-            InvalidInput: an argument cannot be stored (a lone surrogate, NaN); nothing was changed.
+            InvalidInput: an argument cannot be stored, or no provider can read a file or image in it;
+                nothing was changed.
             IdConflict: this id was added before with other content, or was deleted.
+            BudgetExceeded: the model's window cannot take the files; nothing was changed.
         """
-        new_entry = new_message("user", content, message_id)
-        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+        given = new_entry("message", "user", content, message_id)
+        return await self._add(session_id, given, id, pinned, metadata, compress, unknown)
 
     async def add_assistant_message(
         self,
         session_id: str,
-        content: Content,
+        content: ContentLike,
         *,
         id: str | None = None,
         message_id: str | None = None,
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add a message of the assistant; arguments and errors as in `add_user_message`."""
-        new_entry = new_message("assistant", content, message_id)
-        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+        given = new_entry("message", "assistant", content, message_id)
+        return await self._add(session_id, given, id, pinned, metadata, compress, unknown)
 
     async def add_system_message(
         self,
         session_id: str,
-        content: Content,
+        content: ContentLike,
         *,
         id: str | None = None,
         message_id: str | None = None,
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add instructions; at the start of a session they are pinned.
 
         Arguments and errors as in `add_user_message`.
         """
-        new_entry = new_message("system", content, message_id)
-        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+        given = new_entry("message", "system", content, message_id)
+        return await self._add(session_id, given, id, pinned, metadata, compress, unknown)
 
     async def add_tool_call(
         self,
@@ -156,6 +165,7 @@ class AsyncMethods:
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add a tool call. Calls with the same `message_id` are parallel.
 
@@ -168,14 +178,14 @@ class AsyncMethods:
 
         The other arguments and the errors are those of `add_user_message`.
         """
-        new_entry = new_tool_call(name, arguments, call_id, message_id)
-        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+        given = new_entry("tool_call", "assistant", arguments, message_id, name, call_id)
+        return await self._add(session_id, given, id, pinned, metadata, compress, unknown)
 
     async def add_tool_result(
         self,
         session_id: str,
         name: str,
-        content: Content,
+        content: ContentLike,
         *,
         call_id: str | None = None,
         is_error: bool = False,
@@ -184,26 +194,27 @@ class AsyncMethods:
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add the result of a tool. A result without a known call is rendered as a note.
 
         Args:
             session_id: the session, which is created if it does not exist.
             name: the tool's name.
-            content: text (use `json.dumps` for other data), or a tuple of parts.
+            content: as in `add_user_message`; `json.dumps` makes text of other data.
             call_id: the id of its call.
             is_error: whether the tool failed; sent to providers that have a field for it.
             metadata: with `{"fold_key": ...}`, a compression may fold older results with the same key.
 
         The other arguments and the errors are those of `add_user_message`.
         """
-        new_entry = new_tool_result(name, content, call_id, is_error, message_id)
-        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+        given = new_entry("tool_result", "tool", content, message_id, name, call_id, is_error)
+        return await self._add(session_id, given, id, pinned, metadata, compress, unknown)
 
     async def add_context(
         self,
         session_id: str,
-        content: Content,
+        content: ContentLike,
         source: str,
         *,
         id: str | None = None,
@@ -211,14 +222,15 @@ class AsyncMethods:
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add material from a `source` (a file, a search); it is rendered as such, not as the user's.
 
         `metadata={"fold_key": ...}` as in `add_tool_result`; the other arguments and the errors are those
         of `add_user_message`.
         """
-        new_entry = new_context(source, content, message_id)
-        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+        given = new_entry("context", "system", content, message_id, source)
+        return await self._add(session_id, given, id, pinned, metadata, compress, unknown)
 
     async def add_messages(
         self,
@@ -232,7 +244,8 @@ class AsyncMethods:
         compress: bool | None = None,
         unknown: Literal["refuse", "keep"] = "refuse",
     ) -> list[Entry]:
-        """Add a provider's messages, all or none.
+        """Add a provider's messages, all or none. Of a response without words and calls, as after a
+        filter's stop, only the usage is recorded.
 
         Args:
             session_id: the session, which is created if it does not exist.
@@ -258,11 +271,13 @@ class AsyncMethods:
             ones: a deleted entry is not added again.
 
         Raises:
-            FormatError: a message is malformed; the error has its index. With `unknown="keep"`, only a
-                stream that was not read, or a call that was not awaited.
+            FormatError: a message is malformed, or no provider can read a file or image in it; the error
+                has its index. With `unknown="keep"`, only a stream that was not read, or a call that was
+                not awaited.
             PluginNotFound: the format is unknown.
             InvalidInput: another argument cannot be stored, or there is not one id for each message.
             IdConflict: a message was added before with other content; nothing was changed.
+            BudgetExceeded: the model's window cannot take the files of the newest message of the user.
         """
         session_id = check_id(session_id, "session_id")
         check_adding(pinned, compress)
@@ -272,11 +287,17 @@ class AsyncMethods:
         plain = read_messages(given, keep=keep)
         if ids is not None:
             ids = check_message_ids(ids, len(plain))
-        if not plain:
-            return []
-        core = self._core
-        new_entries = core.resolver.parsed(plain, format, keep=keep, default=core.shared.format)
+        core, new_entries = self._core, []
+        if not is_empty_reply(given, [each.message for each in plain]):
+            new_entries = core.resolver.parsed(plain, format, keep=keep, default=core.shared.format)
+        if keep:
+            new_entries = [with_notes(each, media_fault) for each in new_entries]
+        for each in new_entries:
+            if not keep and (fault := media_fault(each.content)):
+                raise FormatError(f"message {each.message_index}: {fault}", each.message_index)
         usage = self._readable_usage(reported_usage(given))
+        if not new_entries and usage is None:
+            return []
         session = self._core.sessions.get(session_id)
         return await session.add_messages(new_entries, ids, pinned, encoded, compress, usage)
 
@@ -354,7 +375,7 @@ class AsyncMethods:
 
         Returns:
             Whether the error is an overflow, and the current limits; they are None, and nothing was
-            changed, if the error names no limit.
+            changed, if the error names no limit. For a refused thought, what the request needs instead.
 
         Raises:
             InvalidInput: no model is set or given, or `error` is neither an exception nor text.
@@ -368,11 +389,12 @@ class AsyncMethods:
         if name is None:
             raise InvalidInput("whose limit is it? Pass model=, or give the manager a model")
         name = check_model(name)
-        from memman.counting import parse_overflow
+        from memman.counting import parse_overflow, refuses_thought
 
         overflow = parse_overflow(error)
         if overflow is None:
-            return OverflowResult(overflow=False)
+            needs = needs_of(self._core.shared.format) if refuses_thought(error) else {}
+            return OverflowResult(overflow=False, needs=needs)
         info = self._core.resolver.models.taught(
             name, overflow, f"{self._core.shared.clock():%Y-%m-%d}"
         )
@@ -437,6 +459,31 @@ class AsyncMethods:
         if compression_id is not None:
             compression_id = check_id(compression_id, "compression_id")
         return await (await self._core.sessions.existing(session_id)).undo(compression_id)
+
+    async def record_compression(self, session_id: str, upto: str, block: Any) -> str:
+        """Replace the entries that a provider compacted by its compaction, and return the compression's id.
+
+        Use it for a compaction that you requested on demand or in the background. Later entries and pinned
+        ones stay. `add_messages` does the same for a reply with a compaction.
+
+        Args:
+            session_id: must exist.
+            upto: the newest entry of the request that was compacted.
+            block: the `compaction` block of Anthropic or item of OpenAI's Responses API, as data or an
+                object of the SDK.
+
+        Raises:
+            FormatError: `block` is not a compaction, or it has no content.
+            EntryNotFound: `upto` is unknown, or no longer represented in the window.
+            InvalidInput: `upto` has a part that comes later, such as a result of its call.
+
+        Nothing was changed then.
+        """
+        upto = check_id(upto, "upto")
+        message = plain_message(0, {"role": "assistant", "content": [block]}, inside=False)
+        new_entry = read_compaction(message["content"][0])
+        session = await self._core.sessions.existing(session_id)
+        return await session.record_compression(upto, new_entry)
 
     async def retract(self, session_id: str, ids: Sequence[str], *, reason: str = "") -> str:
         """Hide added entries of the current era, pinned ones too, and return the compression's id.
@@ -1049,20 +1096,27 @@ class AsyncMethods:
     async def _add(
         self,
         session_id: str,
-        new_entry: NewEntry,
+        given: NewEntry,
         entry_id: str | None,
         pinned: bool,
         metadata: Mapping[str, Any] | None,
         compress: bool | None,
+        unknown: str,
     ) -> Entry:
         """Validate the arguments and add the entry to its session."""
-        new_entry = check_new_entry(new_entry)
+        core, keep = self._core, check_unknown(unknown)
+        readers = partial(core.resolver.readers, core.shared.format)
+        checked = checked_entry(given, readers, keep=keep)
+        if keep:
+            checked = with_notes(checked, media_fault)
+        elif fault := media_fault(checked.content):
+            raise InvalidInput(fault)
         if entry_id is not None:
             entry_id = check_id(entry_id, "id")
         check_adding(pinned, compress)
         encoded = NO_JSON if metadata is None else metadata_json(metadata)
         session = self._core.sessions.get(session_id)
-        return await session.add(new_entry, entry_id, pinned, encoded, compress)
+        return await session.add(checked, entry_id, pinned, encoded, compress)
 
 
 @contextmanager

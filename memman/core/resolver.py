@@ -9,19 +9,11 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from memman.config import UNKNOWN_MODEL_TOKENS, MemoryConfig
-from memman.counting import (
-    Models,
-    TokenCounter,
-    builtin_specs,
-    estimator_for,
-    fingerprint_of,
-    known_limits,
-    model_ref,
-    resolve,
-    resolve_remote,
-    valid_specs,
-)
+from memman.counting import Models, TokenCounter, builtin_specs, known_limits, model_ref, resolve
 from memman.counting.counter import CallableCounter
+from memman.counting.estimator import estimator_for
+from memman.counting.resolution import resolve_remote
+from memman.counting.validation import fingerprint_of, valid_specs
 from memman.display import did_you_mean, warn_once
 from memman.entries import Accuracy, NewEntry
 from memman.errors import AsyncPortRefused, FormatError, InvalidInput, PluginNotFound
@@ -30,7 +22,7 @@ from memman.formats import format_named as named
 from memman.formats.lenient import PlainMessage, parsed_messages
 from memman.plugins import Plugins, shared_plugins
 from memman.protocols import CounterSpec, Format, ModelRef, Prices
-from memman.runtime import is_async_callable, refuse_async_port
+from memman.runtime.base import is_async_callable, refuse_async_port
 from memman.session.shared import Remote
 
 if TYPE_CHECKING:
@@ -127,6 +119,10 @@ class Resolver:
         """Return the prices of a model; None if they are unknown."""
         return self.models.prices(model)
 
+    def binds(self, model: str | None) -> bool:
+        """Return whether a model binds its thoughts to what preceded them; False without a model."""
+        return model is not None and self.models.binds(model)
+
     def warn_unknown(self, config: MemoryConfig) -> None:
         """Warn once about a model with unknown limits if none are set or it seems misspelt."""
         model, unlimited = config.model, config.max_tokens is None
@@ -166,7 +162,9 @@ class Resolver:
             form = self.format_named(format)
         else:
             plain = [each.message for each in messages]
-            form = self.most_likely(plain, default) if keep else self.detected(plain)
+            form = self.format_named(default)
+            if default == DEFAULT_FORMAT or not form.detect(plain):  # else it is the manager's own
+                form = self.most_likely(plain, default) if keep else self.detected(plain)
         return parsed_messages(form, messages, keep=keep)
 
     def most_likely(self, messages: Sequence[Any], default: str) -> Format:
@@ -179,6 +177,10 @@ class Resolver:
             with suppress(FormatError):
                 return self.detected(chosen)
         return form
+
+    def readers(self, own: str) -> list[Format]:
+        """Return all formats, the one of this name first."""
+        return sorted(self._every_format(), key=lambda form: form.name != own)
 
     def _every_format(self) -> list[Format]:
         self._formats = self._formats or known_formats(self._plugins())

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from memman.config import MemoryConfig
-from memman.core.arguments import new_message
+from memman.core.arguments import new_entry
 from memman.core.resolver import Resolver
 from memman.counting import CountFailure
 from memman.entries import Entry, TokenCount, check_new_entry, check_text
@@ -96,7 +96,7 @@ class TokenCounting:
             return list(content)
         make_entry = self._shared.make_entry(self._counter)
         if isinstance(content, str):
-            return [make_entry(check_new_entry(new_message("user", content, None)))]
+            return [make_entry(check_new_entry(new_entry("message", "user", content, None)))]
         plain = plain_messages(whole(content))
         return [make_entry(new_entry) for new_entry in self._resolver.detected(plain).parse(plain)]
 

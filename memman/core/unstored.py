@@ -16,6 +16,7 @@ from memman.formats.lenient import parsed_messages, read_messages
 from memman.formats.streams import whole
 from memman.ids import entry_id
 from memman.session.shared import Shared
+from memman.window import is_compaction
 
 
 class Unstored:
@@ -44,6 +45,11 @@ class Unstored:
             if entry.role != "system" or entry.type != "message":
                 break
             found[number] = msgspec.structs.replace(entry, pinned=True)
+        compactions = [at for at, entry in enumerate(found) if is_compaction(entry)]
+        if compactions:  # its provider reads nothing before the last one
+            found = [
+                entry for at, entry in enumerate(found) if entry.pinned or at >= compactions[-1]
+            ]
         return form, tuple(found)
 
     def _read(

@@ -9,7 +9,7 @@ from math import ceil
 import msgspec
 
 from memman.compression import CompressionPlan
-from memman.counting import CachePrices
+from memman.counting.pricing import CachePrices
 
 _DIGITS = 2  # of a number of tokens that is a forecast
 

@@ -15,6 +15,7 @@ from memman.results import EntryState
 
 _MOST_STRETCHES = 6  # of entries in a line
 _MOST_SHARES = 5  # of tools, and of sources
+_LEFT_OUT = "thoughts left out of requests: {:,}, since something before them has changed"
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +64,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     `running` is true during a compression. `last_attempt` is the reason of the last one in this process (""
     before the first). `entries` and `compressions` have the status of each entry and compression since the
     last clear, in log order. `shares` has the largest parts of the window, and `state` its state block or
-    None. `cache` is None if no request is known, or without a provider's cache. `str()` returns a text for
-    people, `msgspec.to_builtins` plain data for JSON.
+    None. `cache` is None if no request is known, or without a provider's cache. `thoughts_left_out` are the
+    ids of the entries whose thoughts the next context leaves out: they were made before the last
+    compression, undo, retraction, deletion or reply to a trimmed request, and the model refuses a thought
+    if something before it has changed. `str()` returns a text for people, `msgspec.to_builtins` plain data
+    for JSON.
     """
 
     session_id: str
@@ -79,6 +83,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     shares: Shares
     state: StateBlock | None = None
     cache: CacheState | None = None
+    thoughts_left_out: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         compressions = [each for each in self.compressions if "retract" not in each.replaced]
@@ -93,6 +98,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             *([f"last attempt: {self.last_attempt}"] if self._failed_since(last) else []),
             *_by_state(self.entries),
             *([f"state block: {self.state}"] if self.state else []),
+            *([_LEFT_OUT.format(len(self.thoughts_left_out))] if self.thoughts_left_out else []),
             *_filled(self.shares),
         ]
         return "\n".join(lines)
@@ -119,6 +125,7 @@ def explained(
     shares: Shares,
     state: StateBlock | None,
     cache: CacheState | None,
+    thoughts_left_out: tuple[str, ...],
 ) -> Explanation:
     """Return the explanation.
 
@@ -138,6 +145,7 @@ def explained(
         shares=shares,
         state=state,
         cache=cache,
+        thoughts_left_out=thoughts_left_out,
     )
 
 
@@ -246,20 +254,15 @@ def _by_state(entries: Sequence[EntryStatus]) -> list[str]:
     for place, status in enumerate(entries):
         spoken = status.shown_address if status.state == "summarised" else None
         places.setdefault((status.state, spoken), []).append(place)
-    return [
-        _line(state, at, [entries[n] for n in held], held) for (state, at), held in places.items()
-    ]
-
-
-def _line(
-    state: EntryState, shown_by: str | None, statuses: Sequence[EntryStatus], places: Sequence[int]
-) -> str:
-    by = "" if shown_by is None else f" in {shown_by}"
-    tokens = sum(status.tokens for status in statuses)
-    noun = "entry" if len(statuses) == 1 else "entries"
-    return (
-        f"{state}{by}: {len(statuses):,} {noun}, {tokens:,} tokens: {_stretches(statuses, places)}"
-    )
+    lines = []
+    for (state, shown_by), held in places.items():
+        statuses = [entries[place] for place in held]
+        by = "" if shown_by is None else f" in {shown_by}"
+        tokens = sum(status.tokens for status in statuses)
+        noun = "entry" if len(held) == 1 else "entries"
+        stretches = _stretches(statuses, held)
+        lines.append(f"{state}{by}: {len(held):,} {noun}, {tokens:,} tokens: {stretches}")
+    return lines
 
 
 def _stretches(statuses: Sequence[EntryStatus], places: Sequence[int]) -> str:

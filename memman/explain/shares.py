@@ -12,10 +12,8 @@ from memman.entries import Entry, EntryType, excerpt
 from memman.window import Window, WindowItem
 
 _LISTED = 10  # of the largest entries
-_MUCH, _MUCH_FOR_ONE = (
-    0.4,
-    0.25,
-)  # of the window's tokens: for a tool or a source, and for one entry
+# Of the window's tokens: for a tool or a source, and for one entry.
+_MUCH, _MUCH_FOR_ONE = 0.4, 0.25
 _WORDS = 60  # characters of an entry
 _UNNAMED = "unnamed"
 

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
-from memman.counting import failure_of, limits_of, model_ref
-from memman.counting.failures import retry_after_of
+from memman.counting import model_ref
+from memman.counting.failures import failure_of, retry_after_of
+from memman.counting.limits import limits_of
 from memman.counting.usage import billed_tokens
 from memman.display import format_error
 from memman.errors import (
@@ -21,7 +22,6 @@ from memman.errors import (
     SummarizerUnavailable,
 )
 from memman.protocols import (
-    ModelRef,
     RequestPrefix,
     SummaryReply,
     SummaryRequest,
@@ -141,11 +141,8 @@ def reply_limit(target_tokens: int, model: str) -> int:
     limits = limits_of(ref)
     if limits is None:
         return wanted
-    return min(wanted + (_THINKING if _thinks(ref) else 0), limits.max_output)
-
-
-def _thinks(ref: ModelRef) -> bool:
-    return ref.family in _THINKERS or ref.name.startswith("gemini-2.5")
+    thinks = ref.family in _THINKERS or ref.name.startswith("gemini-2.5")
+    return min(wanted + (_THINKING if thinks else 0), limits.max_output)
 
 
 def billed(usage: Any) -> SummaryUsage | None:
@@ -190,9 +187,7 @@ def persistently(call: Callable[[float], T], timeout: float | None) -> T:
 
 def _wait_after(error: Exception, usual: float) -> float | None:
     """Return the seconds to wait before a retry, None if it would fail again."""
-    if isinstance(error, SummarizerUnavailable):
-        return None
-    if failure_of(error).kind not in _PASSING:
+    if isinstance(error, SummarizerUnavailable) or failure_of(error).kind not in _PASSING:
         return None
     asked = retry_after_of(error)
     return usual if asked is None else asked

@@ -145,19 +145,16 @@ class AsyncRuntime:
         except RuntimeError:
             raise WrongEventLoop(_NO_LOOP) from None
         if loop is not self._loop:
-            self._bind(loop)
+            with self._binding:
+                if self._loop not in (None, loop) and not self._loop.is_closed():
+                    raise WrongEventLoop(_OTHER_LOOP)
+                self._loop = loop
+                self._tasks.clear()  # they ended with their loop
+                self._shielded.clear()
         return loop
 
     def enter(self) -> None:
         self.loop()
-
-    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        with self._binding:
-            if self._loop not in (None, loop) and not self._loop.is_closed():
-                raise WrongEventLoop(_OTHER_LOOP)
-            self._loop = loop
-            self._tasks.clear()  # they ended with their loop
-            self._shielded.clear()
 
     def observe(self, observer: Observer | None) -> None:
         self.observer = observer
@@ -215,7 +212,8 @@ class AsyncRuntime:
             return await awaited(call() if is_async else await self._on_thread(call))
 
         task = asyncio.ensure_future(answered())
-        task.add_done_callback(_retrieve_exception)
+        # Its exception is retrieved, so that asyncio does not complain about an abandoned task.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             done, _ = await asyncio.wait({task}, timeout=timeout)
         except asyncio.CancelledError:
@@ -286,9 +284,3 @@ class AsyncRuntime:
 
     def end(self) -> None:
         pass
-
-
-def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """Retrieve a task's exception, so that asyncio does not complain about an abandoned task."""
-    if not task.cancelled():
-        task.exception()

@@ -139,13 +139,8 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
-    raise suspended(work)
-
-
-def suspended(work: Coroutine[Any, Any, object]) -> AsyncPortRefused:
-    """Close a coroutine that must not suspend and did, and return the error to raise."""
     work.close()
-    return AsyncPortRefused(
+    raise AsyncPortRefused(
         f"a store, counter, summarizer or receiver suspended in MemoryManager: {USE_ASYNC}"
     )
 

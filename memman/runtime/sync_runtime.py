@@ -20,9 +20,9 @@ from memman.runtime.base import (
     SummarizerCancelled,
     SummarizerTimeout,
     close_awaitable,
+    drive,
     is_cancellation,
     skip,
-    suspended,
 )
 from memman.runtime.forks import renew_in_child
 from memman.runtime.observation import Observer
@@ -112,15 +112,11 @@ class SyncRuntime:
             raise WrongEventLoop(_ON_PORT_LOOP)
         before = len(_held.locks)
         try:
-            work.send(None)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+            return drive(work)
         except BaseException:
             while len(_held.locks) > before:
                 _held.locks[-1].release()
             raise
-        raise suspended(work)
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         """Iterate over an async generator that never suspends."""

@@ -12,9 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from memman.entries import Entry, depth_of
+from memman.entries import Entry, depth_of, json_or
 
 MOST_TERMS: Final = 24
 """The most terms of a query; later ones are ignored."""
@@ -101,10 +99,7 @@ def searchable(entry: Entry) -> str:
 
 def _without_json(arguments: str) -> str:
     """Return the keys and values of JSON, one per line; other text, and deeply nested JSON, as it is."""
-    try:
-        value = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError):
-        return arguments
+    value = json_or(arguments, arguments)
     # The answer must not depend on the stack of the caller: an entry leaves an index by the same text.
     return arguments if depth_of(value, _DEEPEST) > _DEEPEST else "\n".join(_strings(value))
 

@@ -24,7 +24,7 @@ from memman.errors import (
 )
 from memman.plugins import Plugins, how_to_install
 from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
-from memman.runtime import USE_ASYNC, Runtime, close_awaitable, is_async_callable
+from memman.runtime.base import USE_ASYNC, Runtime, close_awaitable, is_async_callable
 
 DIGEST: Final = "digest"
 COMMAND: Final = "cmd:"
@@ -176,7 +176,7 @@ class Summarizers:
             if name.startswith(COMMAND):
                 from memman.summarizers.command import CommandSummarizer
 
-                found: Any = CommandSummarizer.named(name)
+                found: Any = CommandSummarizer.of_line(name.removeprefix(COMMAND))
             else:
                 found = self._of_plugin(name)
             self._named[name] = self._accepted(found)
@@ -269,16 +269,9 @@ _FIELDS: Final[dict[str, Any]] = {
 
 def _is_usage(usage: SummaryUsage) -> bool:
     counts = msgspec.structs.astuple(usage)
+    sound = all(type(count) is int and 0 <= count <= MOST_TOKENS for count in counts)
     cached = usage.cached_tokens, usage.cache_written_tokens, usage.cache_written_1h_tokens
-    return (
-        all(map(_is_count, counts))
-        and cached[0] + cached[1] <= usage.input_tokens
-        and (cached[2] <= cached[1])
-    )
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= MOST_TOKENS
+    return sound and cached[0] + cached[1] <= usage.input_tokens and cached[2] <= cached[1]
 
 
 def _not_found(name: str, plugins: Plugins) -> str:

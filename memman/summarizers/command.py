@@ -15,7 +15,6 @@ from memman.display import safe_repr
 from memman.errors import InvalidInput, SummarizerFailed, SummarizerUnavailable
 from memman.protocols import SummaryReply, SummaryRequest
 from memman.runtime.threads import start_in_thread
-from memman.summarizers.adapters import COMMAND
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -76,16 +75,16 @@ class CommandSummarizer:
         self.max_input_tokens = max_input_tokens
 
     @classmethod
-    def named(cls, name: str) -> CommandSummarizer:
-        """Return the summarizer of a name such as `cmd:llm -m gpt-4o-mini`, split like a POSIX shell."""
+    def of_line(cls, line: str) -> CommandSummarizer:
+        """Return the summarizer of a line such as `llm -m gpt-4o-mini`, split like a POSIX shell."""
         import shlex
 
         try:
-            words = shlex.split(name.removeprefix(COMMAND))
+            words = shlex.split(line)
         except ValueError as error:
             raise InvalidInput(f"the command of a summarizer cannot be split: {error}") from None
         if not words or not words[0]:
-            raise InvalidInput(f"{name!r} names no program; write cmd:PROGRAM ARGS")
+            raise InvalidInput(f"'cmd:{line}' names no program; write cmd:PROGRAM ARGS")
         return cls(words)
 
     def summarize(self, request: SummaryRequest) -> SummaryReply:
