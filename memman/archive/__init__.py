@@ -2,21 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from memman.archive.document import (
-    FORMAT,
-    VERSION,
-    SessionState,
-    Shown,
-    Totals,
-    checked,
-    document_bytes,
-    records_of,
-    state_of,
-)
+from memman.archive.document import FORMAT, SessionState, document_bytes, records_of, state_of
 from memman.archive.info import ArchiveInfo, Packing, Source, Target
 from memman.archive.limits import ArchiveLimits
-from memman.archive.redaction import Redactor, redacted_state
-from memman.archive.validation import with_sound_state
+from memman.archive.redaction import Redactor
 from memman.lazy_imports import on_first_use
 
 if TYPE_CHECKING:
@@ -37,7 +26,6 @@ else:
 
 __all__ = [
     "FORMAT",
-    "VERSION",
     "ArchiveInfo",
     "ArchiveLimits",
     "ArchiveWriter",
@@ -45,18 +33,13 @@ __all__ = [
     "ArchiveImport",
     "Packing",
     "SessionState",
-    "Shown",
     "Source",
     "RecordFile",
     "Target",
-    "Totals",
-    "checked",
     "document_bytes",
     "records_of",
     "session_of",
     "state_of",
     "verify",
     "Redactor",
-    "redacted_state",
-    "with_sound_state",
 ]

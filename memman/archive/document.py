@@ -49,6 +49,7 @@ class Shown(msgspec.Struct, frozen=True, tag="shown", tag_field="kind", omit_def
 
     id: str
     pinned: bool = False
+    off_record: bool = False
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,11 +223,12 @@ def _records(state: SessionState, problems: list[str]) -> tuple[Record, ...]:
     records: list[Record] = []
     for seq, record in enumerate(state.log, 1):
         if isinstance(record, Added):
-            records.append(Added(_bare(record.entry, record.entry.pinned)))
+            bare = _bare(record.entry, record.entry.pinned)
+            records.append(msgspec.structs.replace(record, entry=bare))
         elif not isinstance(record, Shown):
             records.append(record)
         elif record.id in entries:
-            records.append(Added(_bare(entries[record.id], record.pinned)))
+            records.append(Added(_bare(entries[record.id], record.pinned), record.off_record))
         else:
             problems.append(f"record {seq}: entries has no entry {record.id!r}")
     return tuple(records)
@@ -245,8 +247,9 @@ def _as_shown(seq: int, record: Record, history: History) -> Record | Shown:
         return trusting(record)
     added = history.added.get(record.id)
     if added is not None and added.seq == seq:
-        return Shown(record.id, record.entry.pinned)
-    return Added(msgspec.structs.replace(record.entry, seq=0))  # its place in the list is its seq
+        return Shown(record.id, record.entry.pinned, record.off_record)
+    entry = msgspec.structs.replace(record.entry, seq=0)  # its place in the list is its seq
+    return msgspec.structs.replace(record, entry=entry)
 
 
 def _folded(records: Sequence[Record], problems: list[str]) -> LogChecker:

@@ -71,16 +71,13 @@ class Unpacked:
             raise StateError([f"the {self.packing} file is broken: {error}"]) from None
         self._unpacked += len(chunk)
         if self.packing != "none":
-            self._check_growth()
+            limits, size, taken = self._limits, self._unpacked, self._file.taken
+            if size > limits.unpacked_bytes:
+                raise StateError([_too_large("it unpacks to more", "unpacked_bytes", limits)])
+            if size > max(_HARMLESS, limits.ratio * taken):
+                what = f"{taken:,} bytes unpack to {size:,} and more"
+                raise StateError([_too_large(what, "ratio", limits)])
         return chunk
-
-    def _check_growth(self) -> None:
-        limits, size, taken = self._limits, self._unpacked, self._file.taken
-        if size > limits.unpacked_bytes:
-            raise StateError([_too_large("it unpacks to more", "unpacked_bytes", limits)])
-        if size > max(_HARMLESS, limits.ratio * taken):
-            what = f"{taken:,} bytes unpack to {size:,} and more"
-            raise StateError([_too_large(what, "ratio", limits)])
 
     def _opened(self) -> tuple[Any, tuple[type[Exception], ...]]:
         """Return the unpacked stream, and the errors of a broken file."""

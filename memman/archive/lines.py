@@ -78,8 +78,7 @@ def with_checksum(body: bytes) -> bytes:
 
 def record_line(seq: int, record: Record) -> bytes:
     """Return the line of a record."""
-    rest = b'"seq":%d,"record":%s}' % (seq, encode(record))
-    return b'{"crc":"%08x",%s\n' % (crc32(rest), rest)
+    return with_checksum(b'{"seq":%d,"record":%s}' % (seq, encode(record)))
 
 
 def has_checksum(line: bytes) -> bool:

@@ -62,36 +62,37 @@ def redacted_state(
             state.sources[number] for number in item.sources if state.sources[number] in changed
         ]
         if len(lost) < len(item.sources) or not lost:
-            said = item.section in MESSAGES
-            entry = msgspec.structs.replace(
-                shown,
-                content=item.text,
-                type="message" if said else shown.type,
-                role="user" if said else shown.role,
-            )
-            return redact(entry).text
+            text = redact(_in_place_of(shown, item, item.text)).text
+            one_line = text != item.text and item.section not in MESSAGES
+            return " ".join(text.splitlines()) if one_line else text
         return changed[lost[-1]].strip() if item.section in MESSAGES and not item.part else ""
 
     def clean_key(item: StateItem, text: str) -> str:
-        """Return the key of an item with a new text; "" if it may reveal the old one."""
+        """Return the key of an item with this text; "" if it may reveal the old one."""
         key = item.key
-        if item.section == "task" or key in text.lower():  # a task's key is its tool
-            return key
+        if item.section in MESSAGES:
+            return redact(_in_place_of(shown, item, text)).name or ""
+        if text == item.text or item.section == "task" or key in text.lower():
+            return key  # a task's is its tool
         found = clean(msgspec.structs.replace(item, text=key))
         return "" if found == key else found
 
     items = []
     for item in state.items:
         text = clean(item)
-        if text != item.text:
-            if item.section not in MESSAGES:
-                text = " ".join(text.splitlines())
-            item = msgspec.structs.replace(item, key=clean_key(item, text), text=text)
         if text:
-            items.append(item)
+            items.append(msgspec.structs.replace(item, key=clean_key(item, text), text=text))
     if tuple(items) == state.items:
         return state
     return msgspec.structs.replace(state, text=state_text(items), items=tuple(items))
+
+
+def _in_place_of(shown: Entry, item: StateItem, text: str) -> Entry:
+    """Return an entry with this text for an item of a block; a message has its speaker's name."""
+    if item.section not in MESSAGES:
+        return msgspec.structs.replace(shown, content=text)
+    name = item.key or None
+    return msgspec.structs.replace(shown, content=text, type="message", role="user", name=name)
 
 
 def _said(entry: Entry) -> tuple[object, ...]:

@@ -81,20 +81,6 @@ class LogChecker(FoldedLog):
 
     def take(self, seq: int, record: Record) -> None:
         """Check and take the next record; raises as `FoldedLog.take`, and for settings or a repeated id."""
-        self._take_ids(record)
-        if isinstance(record, Configured):
-            MemoryConfig().updated(readable(self.history.totals.settings | record.changes))
-        super().take(seq, record)
-        if isinstance(record, StateSetter) and record.state is not None:
-            self._check_sources(record.state)
-
-    def _check_sources(self, state: State) -> None:
-        """Raise `InvalidInput` for a text that no deletion would remove."""
-        for name in state.sources:
-            if name and name not in self.history.added:
-                raise InvalidInput(f"a state block has an unknown source {safe_repr(name)}")
-
-    def _take_ids(self, record: Record) -> None:
         for entry_id in ids_made_by(record):
             if entry_id in self._ids or entry_id in self.history.added:
                 raise InvalidInput(f"the id {entry_id!r} was there before")
@@ -102,6 +88,13 @@ class LogChecker(FoldedLog):
                 self._ids.add(entry_id)
         if isinstance(record, Deleted):
             self._ids.update(record.ids)
+        if isinstance(record, Configured):
+            MemoryConfig().updated(readable(self.history.totals.settings | record.changes))
+        super().take(seq, record)
+        if isinstance(record, StateSetter) and record.state is not None:
+            for name in record.state.sources:
+                if name and name not in self.history.added:
+                    raise InvalidInput(f"a state block has an unknown source {safe_repr(name)}")
 
 
 def check_record(record: Record) -> None:
@@ -148,7 +141,7 @@ def entries_of(record: Record) -> list[Entry]:
 def with_entry(record: Record, change: Callable[[Entry], Entry]) -> Record:
     """Return the record with `change` applied to every entry in it."""
     if isinstance(record, Added):
-        return Added(change(record.entry))
+        return msgspec.structs.replace(record, entry=change(record.entry))
     if isinstance(record, Compressed):
         items = tuple(
             msgspec.structs.replace(item, entry=change(item.entry)) if item.entry else item

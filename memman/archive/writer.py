@@ -102,7 +102,8 @@ class ArchiveWriter:
         if isinstance(record, Added):
             self._entries += 1
             if record.entry.seq:
-                return Added(msgspec.structs.replace(record.entry, seq=0))
+                entry = msgspec.structs.replace(record.entry, seq=0)
+                return msgspec.structs.replace(record, entry=entry)
         return trusting(record)
 
     def _put(self, data: bytes) -> None:

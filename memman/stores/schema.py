@@ -103,12 +103,12 @@ def distrust(db: Connection) -> None:
 
 def strange_part(db: Connection, library: Library) -> str | None:
     """Return the table or index that differs from ours, or None. The search index may be missing."""
-    tables = _our_tables(library)
+    tables = _parts_made_by(create, library)
     parts = _parts(db)
     others = parts - tables
     of_index = {part for part in others if part[0].removeprefix("table ") in _OF_INDEX}
     # Without FTS5 its tables are never read.
-    known = _our_index(library) if of_index and library.has_search else of_index
+    known = _parts_made_by(index.create, library) if of_index and library.has_search else of_index
     differing = (tables - parts) | (others ^ known)
     return min(name for name, _ in differing) if differing else None
 
@@ -118,17 +118,6 @@ def _parts(db: Connection) -> _Parts:
 
 
 @cache
-def _our_tables(library: Library) -> _Parts:
-    """Return the parts of a new file."""
-    return _parts_made_by(create, library)
-
-
-@cache
-def _our_index(library: Library) -> _Parts:
-    """Return the parts of a search index."""
-    return _parts_made_by(index.create, library)
-
-
 def _parts_made_by(make: Callable[[Connection], None], library: Library) -> _Parts:
     db: Connection = library.connect(":memory:", 1.0)
     try:

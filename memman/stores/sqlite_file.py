@@ -53,9 +53,8 @@ class SQLiteFile:
         driver: Driver = "sqlite3",
     ) -> None:
         self._open: Connection | None = None
-        self._inherited: list[
-            Any
-        ] = []  # closing a connection of the parent would release its locks
+        # Connections of the parent: closing one would release its locks.
+        self._inherited: list[Any] = []
         check_choice("durability", durability, tuple(_SYNCHRONOUS))
         check_choice("driver", driver, ("sqlite3", "apsw"))
         check_seconds("timeout", timeout)
@@ -88,8 +87,11 @@ class SQLiteFile:
         """Close the file. Closing again does nothing; any other later call raises `StoreError`."""
         with self._lock:
             self._closed = True
-            if self._open is not None:
-                self._open.close()
+            self._close_open()
+
+    def _close_open(self) -> None:
+        if self._open is not None:
+            self._open.close()
             self._open = None
 
     def _write(self, work: Work[T]) -> T:
@@ -199,9 +201,8 @@ class SQLiteFile:
     def before_fork(self) -> None:
         """Wait for the running call and close the file: both sides open it again when they need it."""
         self._lock.acquire()
-        if self._open is not None and not self._in_memory:
-            self._open.close()
-            self._open = None
+        if not self._in_memory:
+            self._close_open()
 
     def after_fork(self) -> None:
         """Let other threads continue."""
@@ -250,7 +251,14 @@ class SQLiteFile:
 
     def _set_up(self, db: Connection) -> None:
         """Set a connection up: the version is checked first, so that a foreign file is not touched."""
-        version = self._version(db)
+        self._make_ready(db, self._version(db))
+        if strange := strange_part(db, self._library):
+            raise self._foreign_schema(strange)
+        [(self._seen,)] = db.execute("PRAGMA data_version")
+        self._files = self._found_files()
+
+    def _make_ready(self, db: Connection, version: int) -> None:
+        """Set how the file is written, and create the tables of an empty one, of version 0."""
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[self.durability]}")
         db.execute("PRAGMA secure_delete = ON")
@@ -259,9 +267,6 @@ class SQLiteFile:
             if not self._version(db):  # another process may have been faster
                 create(db)
             db.execute("COMMIT")
-        self._check_schema(db)
-        [(self._seen,)] = db.execute("PRAGMA data_version")
-        self._files = self._found_files()
 
     def _version(self, db: Connection) -> int:
         """Return the version of the file's tables, 0 for an empty file."""
@@ -281,11 +286,6 @@ class SQLiteFile:
         if active is not None:
             raise self._foreign_schema(active)
         return int(version)
-
-    def _check_schema(self, db: Connection) -> None:
-        """Raise `StoreError` if the file has other tables or columns than ours."""
-        if strange := strange_part(db, self._library):
-            raise self._foreign_schema(strange)
 
     def _foreign_schema(self, part: str) -> StoreError:
         return StoreError(

@@ -41,20 +41,15 @@ class SQLiteReader(SQLiteStore):
         how = "readonly_shm=1" if self._has_log() else "immutable=1"
         return f"{Path(self._file).as_uri()}?mode=ro&{how}"
 
-    def _set_up(self, db: Connection) -> None:
-        version = self._version(db)
+    def _make_ready(self, db: Connection, version: int) -> None:
         if not version:
             raise StoreError(f"{self.path} has no tables yet, and this user may only read it")
-        self._check_schema(db)
-        [(self._seen,)] = db.execute("PRAGMA data_version")
-        self._files = self._found_files()
 
     def _once(self, work: Work[T]) -> T:
         with self._lock:
             for _ in range(_ATTEMPTS):
-                if self._state != self._state_now() and self._open is not None:
-                    self._open.close()
-                    self._open = None
+                if self._state != self._state_now():
+                    self._close_open()
                 try:
                     result = super()._once(work)
                 except StoreError:

@@ -87,10 +87,8 @@ _INDEXED: Final = """
 SELECT number, seq, payload FROM record WHERE session = ? AND number <= ?
     AND (? IS NULL OR seq IN (SELECT value FROM json_each(?)))
 """
-_INDEXED_AT_ONCE, _BYTES_AT_ONCE = (
-    2_000,
-    2**22,
-)  # records and bytes of them that a transaction indexes
+# Records, and bytes of them, that a transaction indexes.
+_INDEXED_AT_ONCE, _BYTES_AT_ONCE = 2_000, 2**22
 _FEED: Final = """
 SELECT session.id, record.seq, record.payload, record.number
 FROM record CROSS JOIN session ON session.number = record.session

@@ -74,20 +74,15 @@ def _sqlite_store(given: str, *, create: bool = True) -> SQLiteStore | None:
 
 def _in_file(path: str, create: bool, **options: Any) -> SQLiteStore:
     if not create:
-        _check_there(path)
+        try:
+            size = Path(path).stat().st_size if is_path(path) else 0
+        except (FileNotFoundError, NotADirectoryError):
+            size = 0
+        except OSError as error:
+            raise StoreError(f"cannot read {path}: {error.strerror or error}") from None
+        if not size:
+            raise StoreError(f"there is no database at {path}")
     return (SQLiteStore if create or _writable(path) else SQLiteReader)(path, **options)
-
-
-def _check_there(path: str) -> None:
-    """Raise `StoreError` if the file is missing or empty."""
-    try:
-        size = Path(path).stat().st_size if is_path(path) else 0
-    except (FileNotFoundError, NotADirectoryError):
-        size = 0
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror or error}") from None
-    if not size:
-        raise StoreError(f"there is no database at {path}")
 
 
 def _writable(path: str) -> bool:
