@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
+from logging import WARNING, LogRecord
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 from unittest import SkipTest
 
-from memman import report
 from memman.config import MemoryConfig
 from memman.entries import Entry, NewEntry, text_of
 from memman.formats import format_named, plain_messages
 from memman.formats.lenient import read_messages
 from memman.manager import MemoryManager
 from memman.records import UsageReported
-from memman.testing.laws import in_threads
+from memman.testing.laws import in_threads, logged
 from memman.testing.models import FakeModel, FakeModelError
 
 Fact: TypeAlias = tuple[str, ...]
 _AMPLE: Final = 1_000_000  # tokens, so that nothing is compressed
 _RECALL_BUDGET: Final = 4_000  # tokens, at least
-_RECALL_TURNS: Final = 60  # of the streamed run and the sync run
+_RECALL_TURNS: Final = 60  # at most, of the streamed run and the sync run
 _FEW: Final = 6  # turns
 _ENTRIES_A_TURN: Final = 6  # a question, two calls, two results, an answer
 _DRIFT: Final = 0.03  # a share; prices in the format of the driver differ a little
@@ -133,13 +132,11 @@ class AdapterConformance:
         with self._conversation(self.budget, steps=40) as talk:
             talk.play(1)
             assert len(talk.model.requests) == 41
-            talk.check_requests(self.budget)
-            talk.check_log()
+            talk.check(self.budget)
 
     def _check_long_run(self, talk: _Conversation, answers: list[str]) -> None:
         assert len(talk.model.requests) == 2 * self.turns, "one for the calls, one for the answer"
-        talk.check_requests(self.budget)
-        facts = talk.check_log()
+        facts = talk.check(self.budget)
         assert _texts(facts, "user") == list(_questions(self.turns))
         assert _texts(facts, "assistant") == answers
         assert _texts(facts, "result") == talk.model.results
@@ -153,13 +150,13 @@ class AdapterConformance:
     def test_agent_recalls_in_a_streamed_run(self) -> None:
         self._needs("stream")
         with self._recalling() as talk:
-            self._check_recall(talk, _RECALL_TURNS, partial(talk.say, stream=True))
+            self._check_recall(talk, min(self.turns, _RECALL_TURNS), partial(talk.say, stream=True))
 
     def test_agent_recalls_in_a_sync_run(self) -> None:
         self._needs("sync")
         with self._recalling() as talk:
-            run = talk.driver.run_sync
-            self._check_recall(talk, _RECALL_TURNS, lambda texts: [run(text) for text in texts])
+            run, turns = talk.driver.run_sync, min(self.turns, _RECALL_TURNS)
+            self._check_recall(talk, turns, lambda texts: [run(text) for text in texts])
 
     def _recalling(self) -> AbstractContextManager[_Conversation]:
         self._needs("recall")
@@ -185,8 +182,7 @@ class AdapterConformance:
         with self._conversation(self.budget) as talk:
             for text in _questions(_FEW):
                 asyncio.run(talk.driver.run(text))
-            talk.check_requests(self.budget)
-            talk.check_log()
+            talk.check(self.budget)
 
     def test_twenty_sessions_in_four_threads_stay_apart(self) -> None:
         async def one(talk: _Conversation) -> None:
@@ -211,8 +207,7 @@ class AdapterConformance:
         fails = (3, 6, 7)  # the first and the second request of a turn, and a retried one
         with self._conversation(_AMPLE, fails=fails) as talk:
             asyncio.run(_persistently(talk.driver, _FEW))
-            talk.check_requests(_AMPLE)
-            talk.check_log()
+            talk.check(_AMPLE)
             talk.check_last_request()
 
     def test_native_parts_come_back_unaltered(self) -> None:
@@ -249,8 +244,7 @@ class AdapterConformance:
                 after = memory.export_session(talk.driver.session_id)
                 assert after.log[: len(before.log)] == before.log, "the log was rewritten"
                 assert len(after.entries) == len(before.entries) + _ENTRIES_A_TURN
-                talk.check_requests(self.budget)
-                talk.check_log()
+                talk.check(self.budget)
 
     # ------------------------------------------------------------ edited histories
 
@@ -284,8 +278,7 @@ class AdapterConformance:
             first = talk.driver.session_id
             talk.play(_FEW)
             asyncio.run(rewind(talk.driver))
-            talk.check_requests(_AMPLE)
-            talk.check_log()
+            talk.check(_AMPLE)
             talk.check_last_request()
             *_, last = _questions(_FEW)
             assert last not in str(talk.model.requests[-1].messages)
@@ -320,8 +313,7 @@ class AdapterConformance:
         with self._conversation(self.budget, holds=1) as talk:
             asyncio.run(cancel(talk))
             talk.play(_FEW)
-            talk.check_requests(self.budget)
-            talk.check_log()
+            talk.check(self.budget)
 
     def test_overflow_of_the_provider_is_survived(self) -> None:
         self._needs("overflow")
@@ -355,15 +347,16 @@ class AdapterConformance:
             # Calibration by earlier bills gives an estimate of the next one.
             assert max(request.billed for request in later) <= 1.01 * self.budget
 
-    def test_events_and_report_show_the_run(self) -> None:
+    def test_events_and_search_show_the_run(self) -> None:
         with self._conversation(self.budget) as talk:
             added: list[str] = []
             talk.memory.on("entry_added", lambda event: added.append(event.entry.id))
             talk.play(2 * _FEW)
             session_id = talk.driver.session_id
             assert added == [entry.id for entry in talk.memory.get_entries(session_id)]
-            page = report.render(talk.memory, session_id)
-            assert talk.model.results[0].splitlines()[0] in page
+            result = talk.model.results[0].splitlines()[0]
+            hits = talk.memory.search(session_id, result)
+            assert any(result in hit.entry.text for hit in hits)
 
     # ------------------------------------------------------------ bad input
 
@@ -380,23 +373,22 @@ class AdapterConformance:
         self._needs("surrogates")
         with (
             self._conversation(self.budget, result="cut \ud83d off") as talk,
-            _warnings() as warned,
+            logged("memman", WARNING) as records,
         ):
             talk.play(2)
-            talk.check_requests(self.budget)
-            talk.check_log()
+            talk.check(self.budget)
             assert "cut \ufffd off" in str(talk.model.requests[-1].messages)
-            assert len(warned) == 1, warned
+            assert len(warned := _about_messages(records)) == 1, warned
 
     def test_unknown_message_is_kept_and_reported(self) -> None:
         self._needs("unknown")
-        with self._conversation(self.budget) as talk, _warnings() as warned:
+        with self._conversation(self.budget) as talk, logged("memman", WARNING) as records:
             talk.play(1)
             asyncio.run(talk.driver.add_unknown("from the future"))
             talk.play(2)
             assert len(talk.model.requests) == 6
             assert "from the future" in talk.document()
-            assert len(warned) == 1, warned
+            assert len(warned := _about_messages(records)) == 1, warned
 
     # ------------------------------------------------------------ parts of laws
 
@@ -443,6 +435,11 @@ class _Conversation:
             return [await self.driver.run(text, stream=stream) for text in texts]
 
         return asyncio.run(run())
+
+    def check(self, budget: int) -> list[Fact]:
+        """Check the requests and the log, and return the log's facts."""
+        self.check_requests(budget)
+        return self.check_log()
 
     def check_requests(self, budget: int) -> None:
         """Check that each request obeys the provider's rules and is within the budget."""
@@ -539,19 +536,7 @@ def _difference(found: list[Fact], expected: list[Fact]) -> str:
     )
 
 
-@contextmanager
-def _warnings() -> Iterator[list[str]]:
-    """Yield the list of warnings about altered messages that memman logs inside the block."""
-    lines: list[str] = []
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.levelno >= logging.WARNING and "message" in record.getMessage():
-                lines.append(record.getMessage())
-
-    handler, logger = Handler(), logging.getLogger("memman")
-    logger.addHandler(handler)
-    try:
-        yield lines
-    finally:
-        logger.removeHandler(handler)
+def _about_messages(records: Iterable[LogRecord]) -> list[str]:
+    """Return the warnings about altered messages."""
+    lines = [record.getMessage() for record in records]
+    return [line for line in lines if "message" in line]

@@ -42,13 +42,8 @@ _CONTROL: Final = ("<|endoftext|>", "<|im_start|>", "[INST]", "</s>")
 _CONNECTING: Final = ("connect", "connect_ex", "sendto")
 
 
-class CounterSpecConformance:
-    """The laws of a counter's spec; `CounterConformance` and `RemoteCounterConformance` include them.
-
-    `spec` is the counter's spec; it must match `models` and must not match `foreign`. Importing `module`
-    and listing its counters must not import `sdk`, one name or several. `deadline` is the most seconds of
-    any single call.
-    """
+class ListedCounterLaws:
+    """The laws of a counter in the list of its plugin."""
 
     spec: CounterSpec | None = None
     models: tuple[str, ...] = ()
@@ -56,6 +51,42 @@ class CounterSpecConformance:
     module: str = ""
     sdk: str | tuple[str, ...] = ""
     deadline: float = 10.0
+
+    def test_it_answers_for_its_models(self) -> None:
+        for model in self.models:
+            assert self._match(model) > 0, f"it does not answer for {model}"
+
+    def test_it_leaves_foreign_models_alone(self) -> None:
+        for model in self.foreign:
+            assert self._match(model) <= 0, f"it answers for {model}"
+
+    def test_listing_it_imports_no_sdk(self) -> None:
+        sdks = (self.sdk,) if isinstance(self.sdk, str) else tuple(self.sdk)
+        if self.module and any(sdks):
+            program = _IMPORTS.format(module=self.module, sdks=sdks)
+            done = subprocess.run(
+                [sys.executable, "-c", program],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            assert done.returncode == 0, f"import {self.module} fails: {done.stderr[-300:]}"
+            assert not done.stdout.split(), f"import {self.module} loads {done.stdout.strip()}"
+
+    def _match(self, model: str) -> int:
+        spec = self.spec
+        assert spec is not None, "`models` and `foreign` need a `spec`"
+        return finished(lambda: spec.match(model_ref(model)), self.deadline)
+
+
+class CounterSpecConformance(ListedCounterLaws):
+    """The laws of a counter's spec; `CounterConformance` and `RemoteCounterConformance` include them.
+
+    `spec` is the counter's spec; it must match `models` and must not match `foreign`. Importing `module`
+    and listing its counters must not import `sdk`, one name or several. `deadline` is the most seconds of
+    any single call.
+    """
 
     def test_its_spec_is_sound(self) -> None:
         spec = self.spec
@@ -70,14 +101,6 @@ class CounterSpecConformance:
         )
         if spec.remote:
             assert spec.format, "a remote counter names the format in which it wants a request"
-
-    def test_it_answers_for_its_models(self) -> None:
-        for model in self.models:
-            assert self._match(model) > 0, f"it does not answer for {model}"
-
-    def test_it_leaves_foreign_models_alone(self) -> None:
-        for model in self.foreign:
-            assert self._match(model) <= 0, f"it answers for {model}"
 
     def test_matching_takes_any_name_of_a_model(self) -> None:
         for name in _ODD_NAMES if self.spec is not None else ():
@@ -105,26 +128,7 @@ class CounterSpecConformance:
             unreasoned = not error.reason.strip()
         assert not unreasoned, "CounterUnavailable has an empty reason"
 
-    def test_listing_it_imports_no_sdk(self) -> None:
-        sdks = (self.sdk,) if isinstance(self.sdk, str) else tuple(self.sdk)
-        if self.module and any(sdks):
-            program = _IMPORTS.format(module=self.module, sdks=sdks)
-            done = subprocess.run(
-                [sys.executable, "-c", program],
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
-            assert done.returncode == 0, f"import {self.module} fails: {done.stderr[-300:]}"
-            assert not done.stdout.split(), f"import {self.module} loads {done.stdout.strip()}"
-
     # ------------------------------------------------------------ the spec
-
-    def _match(self, model: str) -> int:
-        spec = self.spec
-        assert spec is not None, "`models` and `foreign` need a `spec`"
-        return finished(lambda: spec.match(model_ref(model)), self.deadline)
 
     def _made(self, model: str) -> Any:
         spec = self.spec

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from memman.async_manager import AsyncMemoryManager
-from memman.explain.values import stands_alone
+from memman.compression.words import stands_alone
 from memman.manager import MemoryManager
 from memman.testing.laws import finished_answer
 

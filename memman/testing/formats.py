@@ -90,7 +90,7 @@ class FormatConformance:
 
     `samples` are conversations in this format: lists of messages of a provider or a log. `rules` is the
     set of rules of `memman.formats.rules` that rendered requests obey, if any. `unknown` is a key without
-    a meaning in this format; None if its messages have no keys.
+    a meaning in this format; None if its messages have no keys, or a request none but the provider's.
     """
 
     samples: Sequence[list[Any]] = ()

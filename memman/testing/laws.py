@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from logging.handlers import BufferingHandler
 from typing import Any, TypeVar
 from unittest import SkipTest
 
@@ -64,14 +68,10 @@ def _result(kit: type, name: str) -> LawResult:
         panicked = type(error).__name__ == "PanicException"
         if not panicked and not isinstance(error, Exception | SystemExit):
             raise
-        return _broken(name, error)
+        unavailable = isinstance(error, _UNAVAILABLE)
+        overdue = isinstance(error, OverdueError)
+        return LawResult(name, _problem(error), overdue=overdue, unavailable=unavailable)
     return LawResult(name)
-
-
-def _broken(name: str, error: BaseException) -> LawResult:
-    unavailable = isinstance(error, _UNAVAILABLE)
-    overdue = isinstance(error, OverdueError)
-    return LawResult(name, _problem(error), overdue=overdue, unavailable=unavailable)
 
 
 def _problem(error: BaseException) -> str:
@@ -122,6 +122,20 @@ def in_threads(actions: Sequence[Callable[[], T]], seconds: float = _PATIENCE) -
     if any(thread.is_alive() for thread in threads):
         raise OverdueError(f"not done after {seconds:g} s")
     return results
+
+
+@contextmanager
+def logged(name: str, level: int) -> Iterator[list[logging.LogRecord]]:
+    """Yield the list of records from `level` on that a logger gets inside the block."""
+    keeper, logger = BufferingHandler(sys.maxsize), logging.getLogger(name)
+    before = logger.level
+    logger.addHandler(keeper)
+    logger.setLevel(level)
+    try:
+        yield keeper.buffer
+    finally:
+        logger.removeHandler(keeper)
+        logger.setLevel(before)
 
 
 def finished_answer(answer: Any) -> Any:

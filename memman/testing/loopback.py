@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+_FAILURE = {"type": "error", "error": {"type": "error", "code": None, "message": "no answer"}}
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -60,6 +61,19 @@ class LoopbackServer(ThreadingHTTPServer):
     def url(self) -> str:
         """The server's URL, without a slash at the end."""
         return f"http://127.0.0.1:{self.server_port}"
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Answer requests for the length of the block."""
+        with self:
+            thread = threading.Thread(target=self.serve_forever, args=(0.002,), daemon=True)
+            thread.start()
+            try:
+                yield self
+            finally:
+                self.closing.set()
+                self.shutdown()
+                thread.join()
 
     def answer_with(self, *answers: Answer) -> None:
         """Set the next answers."""
@@ -111,15 +125,41 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: a failing test shows the requests."""
 
 
-@contextmanager
-def loopback(path: str, *answers: Answer) -> Iterator[LoopbackServer]:
+class ProviderLaws:
+    """What the kits of counters and of summarizers around a provider's SDK share."""
+
+    path: str = ""
+    module: str = ""
+    secret: str = "key-of-the-test"  # noqa: S105 - not a real secret
+    reads_retry_after: bool = True
+
+    def failure(self, status: int, headers: Mapping[str, str] | None = None) -> Answer:
+        """Return the provider's failure."""
+        return Answer(status, _FAILURE, headers or {})
+
+
+def delayed(answer: Answer, seconds: float) -> Answer:
+    """Return an answer that comes so many seconds later."""
+    return msgspec.structs.replace(answer, delay=seconds)
+
+
+def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every text, number, bool and null in a JSON value, each after the keys that lead to it."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from leaves(each, (*keys, key))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from leaves(each, keys)
+    else:
+        yield keys, value
+
+
+def values_of(value: Any, kind: type) -> list[Any]:
+    """Return the values of exactly this type in a JSON value."""
+    return [leaf for _, leaf in leaves(value) if type(leaf) is kind]
+
+
+def loopback(path: str, *answers: Answer) -> AbstractContextManager[LoopbackServer]:
     """Run a server for the length of the block."""
-    with LoopbackServer(path, answers) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.closing.set()
-            server.shutdown()
-            thread.join()
+    return LoopbackServer(path, answers).running()

@@ -6,19 +6,29 @@ import asyncio
 import logging
 import subprocess
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 from time import monotonic
 from typing import Any
 
 import msgspec
 
-from memman.compression import summary_request
+from memman.compression.prompt import summary_request
 from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
-from memman.runtime import AsyncRuntime, SyncRuntime, drive, is_async_callable
-from memman.testing.laws import finished
-from memman.testing.loopback import Answer, LoopbackServer, loopback
+from memman.runtime import SyncRuntime
+from memman.runtime.async_runtime import AsyncRuntime
+from memman.runtime.base import drive, is_async_callable
+from memman.testing.laws import finished, logged
+from memman.testing.loopback import (
+    Answer,
+    LoopbackServer,
+    ProviderLaws,
+    delayed,
+    leaves,
+    loopback,
+    values_of,
+)
 from memman.testing.summarizers import (
     SummarizerConformance,
     compressed,
@@ -29,27 +39,15 @@ from memman.testing.summarizers import (
 
 _TARGET = 300  # tokens
 _AMPLE = 20.0  # seconds; the first call imports an SDK
-_DEADLINE = 0.6  # seconds, in laws that wait for it
+_DEADLINE = 0.3  # seconds, in laws that wait for it
 _SLACK = 1.0  # seconds over a deadline that still pass
+_TRIES = 3
 _MOST_ATTEMPTS = 3
 _TEXT = "They looked at thirty modules; 中文 and → stay."
 _NONSENSE = (Answer(200, b"<html>not what you asked for</html>"), Answer(200, {}), Answer(200, []))
 
 
-class Hearing(logging.Handler):
-    """Keeps all log records."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep one record with its trace."""
-        trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
-        self.said.append(record.getMessage() + trace)
-
-
-class RemoteSummarizerConformance(SummarizerConformance):
+class RemoteSummarizerConformance(ProviderLaws, SummarizerConformance):
     """The laws of a provider's summarizer: derive from it and implement the provider's spelling.
 
         class TestMine(RemoteSummarizerConformance):
@@ -73,13 +71,9 @@ class RemoteSummarizerConformance(SummarizerConformance):
     hides a response's headers.
     """
 
-    path: str = ""
     name: str = ""
-    module: str = ""
     sdk: str = ""
-    secret: str = "key-of-the-test"  # noqa: S105 - not a real secret
     names_model: bool = True
-    reads_retry_after: bool = True
 
     # ------------------------------------------------------------ what a plugin's test supplies
 
@@ -101,11 +95,6 @@ class RemoteSummarizerConformance(SummarizerConformance):
     def refusals(self) -> list[Answer]:
         """Return its refusals, and those of its filter."""
         raise NotImplementedError
-
-    def failure(self, status: int, headers: Mapping[str, str] | None = None) -> Answer:
-        """Return its failure."""
-        error = {"type": "error", "error": {"type": "error", "code": None, "message": "no summary"}}
-        return Answer(status, error, headers or {})
 
     def close_summarizer(self, summarizer: Any) -> None:
         """Free the summarizer's resources; called at the end of each law."""
@@ -149,18 +138,18 @@ class RemoteSummarizerConformance(SummarizerConformance):
     def test_the_prompt_is_the_users_and_the_instructions_stand_apart(self) -> None:
         request = _request()
         [body] = self._sent(request)
-        texts = list(_values(body, str))
+        texts = values_of(body, str)
         assert request.prompt in texts, "the prompt was not sent as it is"
         assert any("summar" in text.lower() for text in texts if text != request.prompt)
 
     def test_the_reply_may_be_longer_than_the_target_and_has_a_limit(self) -> None:
         [body] = self._sent(_request())
-        assert [number for number in _values(body, int) if _TARGET < number < 200_000]
+        assert [number for number in values_of(body, int) if _TARGET < number < 200_000]
 
     def test_no_temperature_and_no_stream_is_asked_for(self) -> None:
         [body] = self._sent(_request())
-        assert "temperature" not in set(_keys(body))
-        assert True not in list(_values(body, bool))
+        assert "temperature" not in {key for keys, _ in leaves(body) for key in keys}
+        assert True not in values_of(body, bool)
 
     # ------------------------------------------------------------ failures
 
@@ -173,9 +162,7 @@ class RemoteSummarizerConformance(SummarizerConformance):
 
     def test_what_keeps_failing_is_not_tried_for_ever(self) -> None:
         for status in (429, 503):
-            with self._trial(self.failure(status, {"retry-after": "0"})) as (subject, server):
-                assert isinstance(_outcome(subject, _request()), Exception)
-                assert len(server.received) <= _MOST_ATTEMPTS
+            assert self._attempts(self.failure(status, {"retry-after": "0"})) <= _MOST_ATTEMPTS
 
     def test_a_wait_that_ends_after_the_time_out_is_not_begun(self) -> None:
         if not self.reads_retry_after:
@@ -187,53 +174,34 @@ class RemoteSummarizerConformance(SummarizerConformance):
             assert len(server.received) == 1
 
     def test_a_wrong_key_is_told_and_not_tried_again(self) -> None:
-        with self._trial(self.failure(401)) as (subject, server):
-            assert isinstance(_outcome(subject, _request()), Exception)
-            assert len(server.received) == 1
+        assert self._attempts(self.failure(401)) == 1
 
     def test_a_request_that_is_refused_is_not_tried_again(self) -> None:
-        with self._trial(self.failure(400)) as (subject, server):
-            assert isinstance(_outcome(subject, _request()), Exception)
-            assert len(server.received) == 1
+        assert self._attempts(self.failure(400)) == 1
 
     def test_a_provider_that_never_answers_costs_the_time_out(self) -> None:
-        with self._trial(self.written(_TEXT), Answer(never=True)) as (subject, _):
-            _ask(subject)  # the SDK is warm now
-            found, took = _timed(subject, _request(_DEADLINE))
-            assert isinstance(found, Exception)
-            assert took < _DEADLINE + _SLACK, f"{took:.2f} s with a time-out of {_DEADLINE} s"
+        with self._trial(*[self.written(_TEXT)] * 2, Answer(never=True)) as (subject, _):
+            _check_deadline(subject, _usual_time(subject))
 
     def test_limits_that_keep_coming_end_at_the_time_out(self) -> None:
-        with self._trial(self.written(_TEXT), self.failure(429)) as (subject, _):
-            _ask(subject)
-            found, took = _timed(subject, _request(_DEADLINE))
-            assert isinstance(found, Exception)
-            assert took < _DEADLINE + _SLACK
+        with self._trial(*[self.written(_TEXT)] * 2, self.failure(429)) as (subject, _):
+            _check_deadline(subject, _usual_time(subject))
 
     def test_nobody_at_the_address_is_told_in_time(self) -> None:
         with self._trial(self.written(_TEXT)) as (subject, server):
-            _ask(subject)  # the SDK is warm now
-            address = server.url
-        subject = self.make_summarizer_at(address)
-        found, took = _timed(subject, _request(_DEADLINE))
+            usual = _usual_time(subject)
+        subject = self.make_summarizer_at(server.url)
+        _check_deadline(subject, usual)
         self.close_summarizer(subject)
-        assert isinstance(found, Exception)
-        assert took < _DEADLINE + _SLACK
 
     def test_the_key_is_in_no_message_and_in_no_log(self) -> None:
-        hearing, root = Hearing(), logging.getLogger()
-        level = root.level
-        root.addHandler(hearing)
-        root.setLevel(logging.DEBUG)
-        try:
+        as_text = logging.Formatter().format
+        with logged("", logging.DEBUG) as records:
             for answer in (self.failure(401), self.failure(500), *_NONSENSE):
                 with self._trial(answer) as (subject, _):
                     found = _outcome(subject, _request(_DEADLINE))
-                    shown = (repr(subject), str(found), repr(found), *hearing.said)
+                    shown = (repr(subject), str(found), repr(found), *map(as_text, records))
                     assert not [text for text in shown if self.secret in text]
-        finally:
-            root.removeHandler(hearing)
-            root.setLevel(level)
 
     # ------------------------------------------------------------ managers
 
@@ -252,9 +220,8 @@ class RemoteSummarizerConformance(SummarizerConformance):
                 )
 
     def test_a_loop_goes_on_while_it_works(self) -> None:
-        slow = self.written(_TEXT)
-        slow = Answer(slow.status, slow.body, slow.headers, delay=0.5)
-        with self._trial(self.written(_TEXT), slow) as (subject, _):
+        answer = self.written(_TEXT)
+        with self._trial(answer, delayed(answer, 0.5)) as (subject, _):
             _ask(subject)
             assert finished(lambda: asyncio.run(_ticks(subject)), _AMPLE) >= 10
 
@@ -287,6 +254,12 @@ class RemoteSummarizerConformance(SummarizerConformance):
                 assert not server.astray, f"requests went to {server.astray}"
             finally:
                 self.close_summarizer(subject)
+
+    def _attempts(self, failure: Answer) -> int:
+        """Return the number of requests of a call that fails."""
+        with self._trial(failure) as (subject, server):
+            assert isinstance(_outcome(subject, _request()), Exception)
+            return len(server.received)
 
     def _sent(self, request: SummaryRequest) -> list[Any]:
         """Return the bodies that the server received."""
@@ -336,6 +309,25 @@ def _timed(subject: Summarizer, request: SummaryRequest) -> tuple[SummaryReply |
     return found, monotonic() - began
 
 
+def _usual_time(subject: Summarizer) -> float:
+    """Return the seconds of an answered call, after one that imports the SDK."""
+    _ask(subject)
+    return _timed(subject, _request())[1]
+
+
+def _check_deadline(subject: Summarizer, usual: float) -> None:
+    """Assert that a call fails at its deadline, in the quickest of a few tries.
+
+    A busy machine only adds time, as it does to the `usual` seconds of an answered call.
+    """
+    took, most = inf, _DEADLINE + _SLACK + 10 * usual
+    for _ in range(_TRIES):
+        if took > most:
+            found, took = _timed(subject, _request(_DEADLINE))
+            assert isinstance(found, Exception)
+    assert took < most, f"{took:.2f} s with a time-out of {_DEADLINE} s"
+
+
 async def _ticks(subject: Summarizer) -> int:
     """Return the number of iterations of a loop while a compression waits for its summary."""
     work = asyncio.ensure_future(compressed(subject))
@@ -345,22 +337,3 @@ async def _ticks(subject: Summarizer) -> int:
         count += 1
     await work
     return count
-
-
-def _values(value: Any, kind: type) -> Iterator[Any]:
-    """Yield the values of exactly this type in a JSON value."""
-    if type(value) is kind:
-        yield value
-    for each in value.values() if isinstance(value, Mapping) else ():
-        yield from _values(each, kind)
-    for each in value if isinstance(value, list) else ():
-        yield from _values(each, kind)
-
-
-def _keys(value: Any) -> Iterator[str]:
-    inner = value if isinstance(value, list) else ()
-    if isinstance(value, Mapping):
-        yield from value
-        inner = list(value.values())
-    for each in inner:
-        yield from _keys(each)

@@ -11,13 +11,13 @@ from functools import partial
 import msgspec
 
 from memman.async_manager import AsyncMemoryManager
-from memman.compression import summary_request
+from memman.compression.prompt import summary_request
 from memman.config import MemoryConfig
 from memman.entries import Entry
 from memman.events import CompressionResult
 from memman.manager import MemoryManager
 from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
-from memman.runtime import is_async_callable
+from memman.runtime.base import is_async_callable
 from memman.testing.laws import finished, finished_answer, in_threads
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

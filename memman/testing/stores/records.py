@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from memman.entries import Entry, TokenCount, encode_json
@@ -49,39 +50,25 @@ def summary_of(
     compression_id: str, *runs: Sequence[str], text: str = "short", state: State | None = None
 ) -> Compressed:
     """A record that replaces each run by an entry called `<compression_id>/<number>`."""
+    summary = partial(added, text=text, type="summary", role="system")
     replacements = tuple(
-        Replacement(tuple(run), _replacement(f"{compression_id}/{number}", text), "summary")
+        Replacement(tuple(run), summary(f"{compression_id}/{number}").entry, "summary")
         for number, run in enumerate(runs)
     )
-    return Compressed(
-        id=compression_id,
-        at=AT,
-        replacements=replacements,
-        reason="test",
-        tokens_before=0,
-        tokens_after=0,
-        state=state,
-    )
-
-
-def _replacement(entry_id: str, text: str) -> Entry:
-    count = TokenCount(1, counter="test")
-    return Entry(
-        id=entry_id, type="summary", role="system", content=text, timestamp=AT, token_count=count
-    )
+    return _compressed(compression_id, replacements, state=state)
 
 
 def retraction(compression_id: str, *ids: str, lost_tokens: int = 0) -> Compressed:
     """A record that retracts active entries."""
-    return Compressed(
-        id=compression_id,
-        at=AT,
-        replacements=tuple(Replacement((name,), None, "retract") for name in ids),
-        reason="test",
-        tokens_before=0,
-        tokens_after=0,
-        lost_tokens=lost_tokens,
-    )
+    replacements = tuple(Replacement((name,), None, "retract") for name in ids)
+    return _compressed(compression_id, replacements, lost_tokens=lost_tokens)
+
+
+def _compressed(
+    compression_id: str, replacements: tuple[Replacement, ...], **fields: Any
+) -> Compressed:
+    told: dict[str, Any] = {"reason": "test", "tokens_before": 0, "tokens_after": 0}
+    return Compressed(id=compression_id, at=AT, replacements=replacements, **told, **fields)
 
 
 def opening(record_id: str) -> Opened:
