@@ -41,14 +41,10 @@ from memman.errors import (
     WrongEventLoop,
 )
 from memman.events import CompressionResult
-from memman.explain import (
-    CacheState,
-    CompressionStatus,
-    EntryStatus,
-    Explanation,
-    SummarizerState,
-    Trigger,
-)
+from memman.explain import CompressionStatus, Explanation
+from memman.explain.cache_state import CacheState
+from memman.explain.explanation import SummarizerState, Trigger
+from memman.explain.history import EntryStatus
 from memman.hookspecs import hookimpl
 from memman.ids import valid_id
 from memman.manager import MemoryManager

@@ -19,7 +19,7 @@ from memman.protocols import (
     SummarizeCallback,
     Summarizer,
 )
-from memman.runtime import AsyncRuntime
+from memman.runtime.async_runtime import AsyncRuntime
 from memman.state import Keeps
 
 

@@ -10,7 +10,7 @@ import math
 import operator
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -82,20 +82,24 @@ class FilePart(msgspec.Struct, frozen=True, gc=False, tag="file", omit_defaults=
     alt: str | None = None
 
 
-class OpaquePart(msgspec.Struct, frozen=True, gc=False, tag="opaque"):
+class OpaquePart(msgspec.Struct, frozen=True, gc=False, tag="opaque", omit_defaults=True):
     """A block that only its provider understands (signed reasoning, an unknown type).
 
-    It is returned to that provider unchanged, and never sent to another.
+    It is returned to that provider unchanged, and never sent to another, which gets its `text`: what can be
+    read of it.
     """
 
     format: str
     block: msgspec.Raw
+    text: str = ""
 
 
 Part = TextPart | ImagePart | FilePart | OpaquePart
 """A piece of a message that is not only text."""
 Content = str | tuple[Part, ...]
 """The content of an entry: text, or parts in order."""
+ContentLike = str | Part | Sequence[Part | Mapping[str, Any]]
+"""A content as the `add_*` methods take it: also a part, a list, or a provider's list of blocks."""
 
 
 class TokenCount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -130,10 +134,10 @@ class Entry(
     """One entry of a conversation.
 
     `content` is a string or a tuple of parts; `text` is always a string. A tool call's content is its
-    arguments as received. A context's `name` is its source. `seq` is the position in the session's log. An
-    entry that a compression wrote has the `seq` of that compression, and `replacement` is its number there,
-    from 1. `seq`, `replacement`, `compressed` and `summary_id` are derived from the log
-    when the entry is read.
+    arguments as received. The `name` of a context is its source, that of a message its speaker's. `seq` is
+    the position in the session's log. An entry that a compression wrote has the `seq` of that compression,
+    and `replacement` is its number there, from 1. `seq`, `replacement`, `compressed` and `summary_id` are
+    derived from the log when the entry is read.
     """
 
     id: str
@@ -251,6 +255,15 @@ def noted(entry: Entry, **notes: str) -> Entry:
     return msgspec.structs.replace(entry, metadata_json=encode_json(metadata, "metadata"))
 
 
+def note_of(entry: Entry, name: str) -> str:
+    """Return a note of memman's own in the metadata of an entry; "" without it."""
+    if b'"memman"' not in bytes(entry.metadata_json):
+        return ""
+    own = entry.metadata.get("memman")
+    note = own.get(name) if isinstance(own, dict) else None
+    return note if isinstance(note, str) else ""
+
+
 def parse_address(text: str) -> tuple[int, int] | None:
     """Return `seq` and `replacement` of an address such as `#556` or `#556.2`; None for other text."""
     found = _ADDRESS.fullmatch(text)
@@ -266,12 +279,8 @@ def text_of(content: Content) -> str:
     """Return the text of a content, parts joined by a newline."""
     if type(content) is str:
         return content
-    return "\n".join(part.text for part in content if isinstance(part, TextPart))
-
-
-def opaque_tokens(part: Part) -> int:
-    """Return the tokens of an inline file, estimated by its bytes."""
-    return len(part.data) // 3 if isinstance(part, FilePart) and part.data else 0
+    readable = (part for part in content if isinstance(part, TextPart | OpaquePart))
+    return "\n".join(part.text for part in readable if part.text or isinstance(part, TextPart))
 
 
 def encode_json(value: Any, what: str) -> msgspec.Raw:
@@ -291,6 +300,16 @@ def json_bytes(value: Any, what: str) -> bytes:
 def plain_json(value: Any, what: str) -> Any:
     """Return a copy of plain JSON data with plain strings, lists and dicts; errors as in `json_bytes`."""
     return _there_and_back(value, what)[1]
+
+
+def strings_in(value: JSON, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the strings of plain JSON data in order, each behind the key of it or of its list."""
+    if isinstance(value, str):
+        yield key, value
+    for name, item in value.items() if isinstance(value, dict) else ():
+        yield from strings_in(item, name)
+    for item in value if isinstance(value, list) else ():
+        yield from strings_in(item, key)
 
 
 def _there_and_back(value: Any, what: str) -> tuple[bytes, Any]:
@@ -336,6 +355,14 @@ _encoder = msgspec.json.Encoder(enc_hook=_plain_string)
 def decode_json(raw: msgspec.Raw) -> Any:
     """Return the value of encoded JSON; None if it is empty."""
     return msgspec.json.decode(raw) if len(memoryview(raw)) else None
+
+
+def json_or(default: Any, text: str | msgspec.Raw) -> Any:
+    """Return the value of a JSON text, `default` if it is not JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return default
 
 
 def fault_in_json(value: Any, path: str = "$", depth: int = 0) -> str:
@@ -394,28 +421,26 @@ def check_text(text: object, what: str) -> str:
     return plain
 
 
-_HINTS: dict[type, str] = {
-    dict: ": json.dumps makes text of it",
-    list: ": a provider's messages go into add_messages, and json.dumps makes text of a tool's list",
-}
-
-
 def check_content(content: object, what: str) -> Content:
     """Return the content with plain strings. Raises `InvalidInput` unless it is text or parts."""
-    if isinstance(content, tuple):
+    if isinstance(content, Part):
+        content = (content,)
+    if isinstance(content, list | tuple):
         parts = tuple(_check_part(part, what) for part in content)
-        same = type(content) is tuple and all(map(operator.is_, parts, content))
-        return content if same else parts
+        if type(content) is tuple and all(map(operator.is_, parts, content)):
+            return content
+        return parts
     if not isinstance(content, str):
+        hint = ": a block goes into a list, and json.dumps makes text of a tool's own data"
         raise InvalidInput(
-            f"{what} must be text or a tuple of parts (TextPart, ImagePart ...), not "
-            f"{type(content).__name__}{_HINTS.get(type(content), '')}"
+            f"{what} must be a text, parts (TextPart, ImagePart ...) or a list of a provider's blocks, not "
+            f"{type(content).__name__}{hint if isinstance(content, dict) else ''}"
         )
     return check_text(content, what)
 
 
 def _check_part(part: object, what: str) -> Part:
-    if not isinstance(part, TextPart | ImagePart | FilePart | OpaquePart):
+    if not isinstance(part, Part):
         raise InvalidInput(f"{what} has a part of type {type(part).__name__}")
     changed = {}
     for name in part.__struct_fields__:
@@ -465,16 +490,18 @@ def check_new_entry(new_entry: D) -> D:
         changed["message_id"] = plain
     if new_entry.is_error is not False and new_entry.is_error is not True:
         raise InvalidInput(f"is_error must be True or False, not {safe_repr(new_entry.is_error)}")
+    if changed:
+        new_entry = msgspec.structs.replace(new_entry, **changed)
     _check_size(new_entry)
-    return msgspec.structs.replace(new_entry, **changed) if changed else new_entry
+    return new_entry
 
 
 def check_name(name: object, kind: EntryType) -> str:
-    """Return the name of a tool, or a context's source, as a plain string of limited length.
+    """Return the name of a tool or speaker, or a context's source, as a plain string of limited length.
 
     A context may be cut to fit, a name may not.
     """
-    what, most = "a tool's name", MAX_NAME_CHARACTERS
+    what, most = "a speaker's name" if kind == "message" else "a tool's name", MAX_NAME_CHARACTERS
     if kind == "context":
         what, most = "a context's source", MAX_SOURCE_CHARACTERS
     plain = check_text(name, what)
@@ -501,7 +528,7 @@ def _bytes_of(part: Part | str) -> int:
         exact = part.isascii() or len(part) > MAX_ENTRY_BYTES
         return len(part) if exact else len(part.encode())
     if isinstance(part, OpaquePart):
-        return len(memoryview(part.block))
+        return len(memoryview(part.block)) + _bytes_of(part.text)
     values = (getattr(part, name) for name in part.__struct_fields__)
     return sum(_bytes_of(value) for value in values if value is not None)
 
@@ -593,6 +620,16 @@ def _printed_like(letter: str) -> str:
 
 
 _ASCII_IMITATION = _imitation(r"\[", r"[\s\x00-\x1f\x7f]*", str)
+
+
+def speaker_of(entry: Entry) -> str:
+    """Return the name of who said a message, on one line; "" if it has none."""
+    return " ".join((entry.name or "").split()) if entry.type == "message" else ""
+
+
+def attributed(speaker: str, text: str) -> str:
+    """Return a text with the name of its speaker in front; the same text if there is none."""
+    return f"{speaker}: {text}" if speaker else text
 
 
 def transcript_line(entry: Entry, text: str) -> str:

@@ -49,7 +49,7 @@ from memman.records import (
     UsageReported,
     summary_in,
 )
-from memman.runtime import await_receiver, drive, is_cancellation, skip
+from memman.runtime.base import await_receiver, drive, is_cancellation, skip
 from memman.spend import Charge
 from memman.state import State
 
@@ -300,6 +300,17 @@ class ContextTrimmed(Event, frozen=True, kw_only=True):
     format: str
 
 
+class CompactionUnreadable(Event, frozen=True, kw_only=True):
+    """A context was built for a provider that cannot read another one's sealed compaction.
+
+    It has the originals instead, as far as they fit. `entry_id` is the compaction's; emitted once for a
+    format and the window's shape.
+    """
+
+    entry_id: str
+    format: str
+
+
 class SessionImported(Event, frozen=True, kw_only=True):
     """A session with so many records was imported.
 
@@ -325,94 +336,61 @@ class SessionEvicted(Event, frozen=True, kw_only=True):
     """A session was evicted from this process; its store still has it."""
 
 
-session_opened = EventSignal("session:opened", "A session was created. Payload: `SessionOpened`.")
-entry_added = EventSignal("entry:added", "An entry is in the log. Payload: `EntryAdded`.")
-compressed = EventSignal(
-    "compressed", "Runs of the window were replaced. Payload: `CompressionResult`."
-)
-compression_undone = EventSignal(
-    "compression:undone", "A compression was undone. Payload: `CompressionUndone`."
-)
-session_cleared = EventSignal(
-    "session:cleared", "The window was emptied. Payload: `SessionCleared`."
-)
-entries_deleted = EventSignal("entries:deleted", "Entries were deleted. Payload: `EntriesDeleted`.")
-entry_pinned = EventSignal("entry:pinned", "A pin was set or lifted. Payload: `EntryPinned`.")
-session_configured = EventSignal(
-    "session:configured", "Settings of a session changed. Payload: `SessionConfigured`."
-)
-session_described = EventSignal(
-    "session:described", "The metadata of a session was replaced. Payload: `SessionDescribed`."
-)
-usage_reported = EventSignal("usage:reported", "A provider reported usage. Payload: `Usage`.")
+SIGNALS: dict[type[Event], EventSignal] = {}
+LOG_SIGNALS: dict[type[Record], EventSignal] = {}
+_PAYLOADS: dict[type[Record], type[Event]] = {}
 
-compression_failed = EventSignal(
-    "compression:failed", "A summarizer failed. Payload: `CompressionFailedNotice`. A notice."
-)
-count_fell_back = EventSignal(
-    "count:fell-back", "The estimator replaced a counter. Payload: `CountFellBack`. A notice."
-)
-message_altered = EventSignal(
-    "message:altered", "A message was altered to be kept. Payload: `MessageAltered`. A notice."
-)
-over_budget = EventSignal(
-    "over-budget", "No compression can bring the window below its trigger. Payload: `OverBudget`."
-)
-context_trimmed = EventSignal(
-    "context:trimmed", "Entries were omitted from a context. Payload: `ContextTrimmed`. A notice."
-)
-session_imported = EventSignal("session:imported", "Payload: `SessionImported`. A notice.")
-session_forked = EventSignal("session:forked", "Payload: `SessionForked`. A notice.")
-session_deleted = EventSignal("session:deleted", "Payload: `SessionDeleted`. A notice.")
-session_evicted = EventSignal("session:evicted", "Payload: `SessionEvicted`. A notice.")
 
-SIGNALS: dict[type[Event], EventSignal] = {
-    SessionOpened: session_opened,
-    EntryAdded: entry_added,
-    CompressionResult: compressed,
-    CompressionUndone: compression_undone,
-    SessionCleared: session_cleared,
-    EntriesDeleted: entries_deleted,
-    EntryPinned: entry_pinned,
-    SessionConfigured: session_configured,
-    SessionDescribed: session_described,
-    Usage: usage_reported,
-    CompressionFailedNotice: compression_failed,
-    CountFellBack: count_fell_back,
-    MessageAltered: message_altered,
-    OverBudget: over_budget,
-    ContextTrimmed: context_trimmed,
-    SessionImported: session_imported,
-    SessionForked: session_forked,
-    SessionDeleted: session_deleted,
-    SessionEvicted: session_evicted,
-}
+def _signal(name: str, payload: type[Event]) -> EventSignal:
+    """Return a new signal of a payload."""
+    SIGNALS[payload] = signal = EventSignal(
+        name, f"Payload: `{payload.__name__}`. {payload.__doc__}"
+    )
+    return signal
 
-LOG_SIGNALS: dict[type[Record], EventSignal] = {
-    Opened: session_opened,
-    Added: entry_added,
-    Compressed: compressed,
-    Undone: compression_undone,
-    Pinned: entry_pinned,
-    Deleted: entries_deleted,
-    Cleared: session_cleared,
-    Configured: session_configured,
-    Described: session_described,
-    UsageReported: usage_reported,
-}
+
+def _log_event(name: str, payload: type[Event], record: type[Record]) -> EventSignal:
+    """Return a new signal of the payload that the records of a kind have."""
+    LOG_SIGNALS[record] = signal = _signal(name, payload)
+    _PAYLOADS[record] = payload
+    return signal
+
+
+session_opened = _log_event("session:opened", SessionOpened, Opened)
+entry_added = _log_event("entry:added", EntryAdded, Added)
+compressed = _log_event("compressed", CompressionResult, Compressed)
+compression_undone = _log_event("compression:undone", CompressionUndone, Undone)
+session_cleared = _log_event("session:cleared", SessionCleared, Cleared)
+entries_deleted = _log_event("entries:deleted", EntriesDeleted, Deleted)
+entry_pinned = _log_event("entry:pinned", EntryPinned, Pinned)
+session_configured = _log_event("session:configured", SessionConfigured, Configured)
+session_described = _log_event("session:described", SessionDescribed, Described)
+usage_reported = _log_event("usage:reported", Usage, UsageReported)
+
+compression_failed = _signal("compression:failed", CompressionFailedNotice)
+count_fell_back = _signal("count:fell-back", CountFellBack)
+message_altered = _signal("message:altered", MessageAltered)
+over_budget = _signal("over-budget", OverBudget)
+context_trimmed = _signal("context:trimmed", ContextTrimmed)
+compaction_unreadable = _signal("compaction:unreadable", CompactionUnreadable)
+session_imported = _signal("session:imported", SessionImported)
+session_forked = _signal("session:forked", SessionForked)
+session_deleted = _signal("session:deleted", SessionDeleted)
+session_evicted = _signal("session:evicted", SessionEvicted)
 
 EventName = Literal[
     "session_opened",
     "entry_added", "compressed", "compression_undone", "session_cleared", "entries_deleted",
     "entry_pinned", "session_configured", "session_described", "usage_reported",
     "compression_failed", "count_fell_back",
-    "message_altered", "over_budget", "context_trimmed", "session_imported", "session_forked",
+    "message_altered", "over_budget", "context_trimmed", "compaction_unreadable", "session_imported",
+    "session_forked",
     "session_deleted", "session_evicted",
     "session:opened",
     "entry:added", "compression:undone", "session:cleared", "entries:deleted", "entry:pinned",
     "session:configured", "session:described", "usage:reported", "compression:failed", "count:fell-back",
-    "message:altered", "over-budget", "context:trimmed", "session:imported", "session:forked",
-    "session:deleted", "session:evicted",
+    "message:altered", "over-budget", "context:trimmed", "compaction:unreadable", "session:imported",
+    "session:forked", "session:deleted", "session:evicted",
 ]  # fmt: skip
 """The names that `memory.on` takes: of the signals as in this module, or as `signal.name`."""
 E = TypeVar("E", bound=Event)
@@ -445,21 +423,6 @@ class Subscription:
         self._signal.disconnect(self)
 
 
-def check_callback(callback: Any) -> None:
-    """Raise `InvalidInput` unless `callback` can be called with an event."""
-    if not callable(callback):
-        raise InvalidInput(f"callback must be callable, not {type(callback).__name__}")
-    if not _accepts(callback, None):
-        raise InvalidInput(
-            f"{callback!r} cannot be called as callback(event): define it with one argument"
-        )
-
-
-def meant_by(name: Any, names: list[str]) -> str:
-    """Return the error text for an unknown event, with the name that was probably meant."""
-    return f"unknown event {safe_repr(name, 60)}{known_names(name, names)}"
-
-
 def _accepts(function: Callable[..., Any], *args: Any, **keywords: Any) -> bool:
     """Return whether a function takes these arguments, as far as its signature is known."""
     try:
@@ -481,7 +444,12 @@ def subscribe(
 
     Raises `InvalidInput` for an unknown event, and for a callback that does not take one argument.
     """
-    check_callback(callback)
+    if not callable(callback):
+        raise InvalidInput(f"callback must be callable, not {type(callback).__name__}")
+    if not _accepts(callback, None):
+        raise InvalidInput(
+            f"{callback!r} cannot be called as callback(event): define it with one argument"
+        )
     return Subscription(_signal_named(event), sender, callback, kept)
 
 
@@ -492,7 +460,7 @@ def _signal_named(event: Any) -> EventSignal:
     by_name = {_in_python(signal.name): signal for signal in SIGNALS.values()}
     found = by_name.get(_in_python(event)) if isinstance(event, str) else None
     if found is None:
-        raise InvalidInput(meant_by(event, list(by_name)))
+        raise InvalidInput(f"unknown event {safe_repr(event, 60)}{known_names(event, by_name)}")
     return found
 
 
@@ -593,50 +561,23 @@ def _remote(item: FeedItem) -> Event:
 def event_of(session_id: str, seq: int, record: Record) -> Event:
     """Return the log event of a record."""
     match record:
-        case Opened():
-            return SessionOpened(
-                session_id=session_id, metadata=record.metadata, settings=record.settings
-            )
         case Added(entry):
             added = msgspec.structs.replace(entry, seq=seq)
             return EntryAdded(session_id=session_id, entry=added)
         case Compressed():
             return result_of(session_id, record)
-        case Undone():
-            return CompressionUndone(session_id=session_id, compression_id=record.compression_id)
-        case Pinned():
-            return EntryPinned(session_id=session_id, entry_id=record.entry_id, on=record.on)
-        case Deleted():
-            return EntriesDeleted(session_id=session_id, ids=record.ids)
-        case Cleared():
-            return SessionCleared(session_id=session_id)
-        case Configured():
-            return SessionConfigured(session_id=session_id, changes=record.changes)
-        case Described():
-            return SessionDescribed(session_id=session_id, metadata=record.metadata)
-    return Usage(
-        session_id=session_id,
-        model=record.model,
-        input_tokens=record.input_tokens,
-        output_tokens=record.output_tokens,
-        cached_tokens=record.cached_tokens,
-        cache_written_tokens=record.cache_written_tokens,
-        estimated=record.estimated,
-        cache_written_1h_tokens=record.cache_written_1h_tokens,
-        broke_cache=record.broke_cache,
-        charge=record.charge,
-    )
+    payload = _PAYLOADS[type(record)]
+    return payload(session_id=session_id, **_shared(record, payload))
 
 
 def result_of(session_id: str, record: Compressed) -> CompressionResult:
     """Return the result of a recorded compression."""
     return CompressionResult(
-        session_id=session_id,
-        compression_id=record.id,
-        tokens_before=record.tokens_before,
-        tokens_after=record.tokens_after,
-        reason=record.reason,
-        replacements=record.replacements,
-        cost=record.cost,
-        state=record.state,
+        session_id=session_id, compression_id=record.id, **_shared(record, CompressionResult)
     )
+
+
+def _shared(record: Record, payload: type[Event]) -> dict[str, Any]:
+    """Return the fields of a record that its event has too."""
+    names = type(record).__struct_fields__
+    return {name: getattr(record, name) for name in payload.__struct_fields__ if name in names}

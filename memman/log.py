@@ -98,8 +98,10 @@ class LogState:
                 raise InvalidInput("the session was opened before")
             case Compressed():
                 _compress(window, seq, record, price)
+                window.forget_calls(ids_retracted_by(record))
             case Deleted():
                 window.remove(record.ids)
+                window.forget_calls(record.ids)
             case Pinned():
                 window.pin(record.entry_id, record.on)
             case Cleared():
@@ -532,12 +534,16 @@ class History:
         self._hider.pop(entry_id, None)
         self._replaced_by.pop(entry_id, None)
 
+    def hidden_by(self, compression_id: str) -> list[WindowItem]:
+        """Return the items that a compression in force took out of the window."""
+        return [item for run in self._hidden[compression_id] for item in run]
+
     def retracted_by(self, compression_id: str) -> list[Entry]:
         """Return the entries that a retraction in force retracted, without those deleted since."""
         record = self.compressions.get(compression_id)
         if record is None or not ids_retracted_by(record):
             return []
-        return [item.entry for run in self._hidden[compression_id] for item in run]
+        return [item.entry for item in self.hidden_by(compression_id)]
 
     def _delete_retracted(self, ids: Sequence[str]) -> None:
         """Remove deleted entries from the retractions, which would restore them."""

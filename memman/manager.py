@@ -21,7 +21,7 @@ from memman.core.arguments import (
 from memman.core.core import Core, Redact
 from memman.core.methods import AsyncMethods, State
 from memman.entries import (
-    Content,
+    ContentLike,
     Entry,
     EntryType,
     TokenCount,
@@ -41,7 +41,8 @@ from memman.protocols import (
 )
 from memman.recall import RecallTool
 from memman.results import Context, EntryState, Hit, OverflowResult, SessionStats, Summary
-from memman.runtime import Observer, SyncRuntime
+from memman.runtime import SyncRuntime
+from memman.runtime.observation import Observer
 from memman.session import OnConflict
 from memman.spend import Spend
 from memman.state import Keeps
@@ -134,29 +135,35 @@ class MemoryManager:
     def add_user_message(
         self,
         session_id: str,
-        content: Content,
+        content: ContentLike,
         *,
         id: str | None = None,
         message_id: str | None = None,
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add a message of the user. Once this returns, it is in the log.
 
         Args:
             session_id: the session, which is created if it does not exist.
-            content: text, or a tuple of parts (`TextPart`, `ImagePart`, ...). Use `add_messages` for a
-                provider's messages.
+            content: a text, a part (`TextPart`, `ImagePart`, ...), a list of parts, or a list of blocks of
+                a provider, such as Anthropic's `{"type": "image", ...}`. Use `add_messages` for messages.
             id: your own id for the entry; adding it again with the same content is a no-op.
             message_id: entries with the same one belong to one message of the provider.
             pinned: whether no compression may replace it.
             metadata: your own JSON data, stored with the entry.
             compress: overrides `auto_compress` for this call.
+            unknown: "keep" for a caller that must not fail in the middle of a turn: what cannot be stored
+                in content, names and ids of messages and calls (a lone surrogate, NaN) is replaced, data
+                that is no content becomes JSON text. The reason is in `metadata["memman"]["altered"]`.
 
         Raises:
-            InvalidInput: an argument cannot be stored (a lone surrogate, NaN); nothing was changed.
+            InvalidInput: an argument cannot be stored, or no provider can read a file or image in it;
+                nothing was changed.
             IdConflict: this id was added before with other content, or was deleted.
+            BudgetExceeded: the model's window cannot take the files; nothing was changed.
         """
         return self._runtime.run(
             self._methods.add_user_message(
@@ -167,19 +174,21 @@ class MemoryManager:
                 pinned=pinned,
                 metadata=metadata,
                 compress=compress,
+                unknown=unknown,
             )
         )
 
     def add_assistant_message(
         self,
         session_id: str,
-        content: Content,
+        content: ContentLike,
         *,
         id: str | None = None,
         message_id: str | None = None,
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add a message of the assistant; arguments and errors as in `add_user_message`."""
         return self._runtime.run(
@@ -191,19 +200,21 @@ class MemoryManager:
                 pinned=pinned,
                 metadata=metadata,
                 compress=compress,
+                unknown=unknown,
             )
         )
 
     def add_system_message(
         self,
         session_id: str,
-        content: Content,
+        content: ContentLike,
         *,
         id: str | None = None,
         message_id: str | None = None,
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add instructions; at the start of a session they are pinned.
 
@@ -218,6 +229,7 @@ class MemoryManager:
                 pinned=pinned,
                 metadata=metadata,
                 compress=compress,
+                unknown=unknown,
             )
         )
 
@@ -233,6 +245,7 @@ class MemoryManager:
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add a tool call. Calls with the same `message_id` are parallel.
 
@@ -256,6 +269,7 @@ class MemoryManager:
                 pinned=pinned,
                 metadata=metadata,
                 compress=compress,
+                unknown=unknown,
             )
         )
 
@@ -263,7 +277,7 @@ class MemoryManager:
         self,
         session_id: str,
         name: str,
-        content: Content,
+        content: ContentLike,
         *,
         call_id: str | None = None,
         is_error: bool = False,
@@ -272,13 +286,14 @@ class MemoryManager:
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add the result of a tool. A result without a known call is rendered as a note.
 
         Args:
             session_id: the session, which is created if it does not exist.
             name: the tool's name.
-            content: text (use `json.dumps` for other data), or a tuple of parts.
+            content: as in `add_user_message`; `json.dumps` makes text of other data.
             call_id: the id of its call.
             is_error: whether the tool failed; sent to providers that have a field for it.
             metadata: with `{"fold_key": ...}`, a compression may fold older results with the same key.
@@ -297,13 +312,14 @@ class MemoryManager:
                 pinned=pinned,
                 metadata=metadata,
                 compress=compress,
+                unknown=unknown,
             )
         )
 
     def add_context(
         self,
         session_id: str,
-        content: Content,
+        content: ContentLike,
         source: str,
         *,
         id: str | None = None,
@@ -311,6 +327,7 @@ class MemoryManager:
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
+        unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add material from a `source` (a file, a search); it is rendered as such, not as the user's.
 
@@ -327,6 +344,7 @@ class MemoryManager:
                 pinned=pinned,
                 metadata=metadata,
                 compress=compress,
+                unknown=unknown,
             )
         )
 
@@ -342,7 +360,8 @@ class MemoryManager:
         compress: bool | None = None,
         unknown: Literal["refuse", "keep"] = "refuse",
     ) -> list[Entry]:
-        """Add a provider's messages, all or none.
+        """Add a provider's messages, all or none. Of a response without words and calls, as after a
+        filter's stop, only the usage is recorded.
 
         Args:
             session_id: the session, which is created if it does not exist.
@@ -368,11 +387,13 @@ class MemoryManager:
             ones: a deleted entry is not added again.
 
         Raises:
-            FormatError: a message is malformed; the error has its index. With `unknown="keep"`, only a
-                stream that was not read, or a call that was not awaited.
+            FormatError: a message is malformed, or no provider can read a file or image in it; the error
+                has its index. With `unknown="keep"`, only a stream that was not read, or a call that was
+                not awaited.
             PluginNotFound: the format is unknown.
             InvalidInput: another argument cannot be stored, or there is not one id for each message.
             IdConflict: a message was added before with other content; nothing was changed.
+            BudgetExceeded: the model's window cannot take the files of the newest message of the user.
         """
         return self._runtime.run(
             self._methods.add_messages(
@@ -447,7 +468,7 @@ class MemoryManager:
 
         Returns:
             Whether the error is an overflow, and the current limits; they are None, and nothing was
-            changed, if the error names no limit.
+            changed, if the error names no limit. For a refused thought, what the request needs instead.
 
         Raises:
             InvalidInput: no model is set or given, or `error` is neither an exception nor text.
@@ -510,6 +531,27 @@ class MemoryManager:
         replacement is pinned, `EntryNotFound` if it is not active.
         """
         return self._runtime.run(self._methods.undo_compression(session_id, compression_id))
+
+    def record_compression(self, session_id: str, upto: str, block: Any) -> str:
+        """Replace the entries that a provider compacted by its compaction, and return the compression's id.
+
+        Use it for a compaction that you requested on demand or in the background. Later entries and pinned
+        ones stay. `add_messages` does the same for a reply with a compaction.
+
+        Args:
+            session_id: must exist.
+            upto: the newest entry of the request that was compacted.
+            block: the `compaction` block of Anthropic or item of OpenAI's Responses API, as data or an
+                object of the SDK.
+
+        Raises:
+            FormatError: `block` is not a compaction, or it has no content.
+            EntryNotFound: `upto` is unknown, or no longer represented in the window.
+            InvalidInput: `upto` has a part that comes later, such as a result of its call.
+
+        Nothing was changed then.
+        """
+        return self._runtime.run(self._methods.record_compression(session_id, upto, block))
 
     def retract(self, session_id: str, ids: Sequence[str], *, reason: str = "") -> str:
         """Hide added entries of the current era, pinned ones too, and return the compression's id.

@@ -80,9 +80,8 @@ class HistoryMirror:
         self._format = format
         self._prefix = prefix
         self._continuing = continuing
-        self._known: list[str] | None = (
-            None  # the ids of the history, once it was compared with the log
-        )
+        # The ids of the history, once it was compared with the log.
+        self._known: list[str] | None = None
 
     async def sync(self, history: Sequence[HistoryMessage]) -> None:
         """Make the session equal to a history."""
@@ -176,9 +175,8 @@ class HistoryMirror:
 
     async def _hidden(self, unseen: set[str]) -> set[str]:
         """Return those of the messages that the application has hidden, so that they stay so."""
-        if (
-            self._known is not None
-        ):  # what the last history lacked was retracted here, and has come back
+        if self._known is not None:
+            # What the last history lacked was retracted here, and has come back.
             return unseen.intersection(self._known)
         if not unseen:
             return unseen

@@ -35,6 +35,7 @@ _OWN_PLUGINS = frozenset(
         "anthropic",
         "bedrock",
         "claude-agent-sdk",
+        "cli",
         "google",
         "hermes",
         "langchain",

@@ -475,7 +475,11 @@ def _check_amounts(prices: Prices | PriceTier) -> None:
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """A model's limits in tokens, with their source and date, and its prices if they are known."""
+    """A model's limits in tokens, with their source and date, and its prices if they are known.
+
+    `binds` is whether the model refuses a thought if something before it has changed since; None to decide
+    by the model's name: Claude 5.1 and newer do.
+    """
 
     context: int
     max_input: int
@@ -483,6 +487,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     source: str = ""
     date: str = ""
     prices: Prices | None = None
+    binds: bool | None = None
 
 
 @runtime_checkable
@@ -557,23 +562,26 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     """A tool call with its result, None if it has none yet.
 
     `wire_id` is the call's own id, or a generated one, unique within its message; `unique_id` is unique
-    within the request.
+    within the request. The result of a `beside` call is in a message of the assistant, as that of the
+    provider's own tools, or it is still awaited from the provider.
     """
 
     entry: Entry
     wire_id: str
     unique_id: str
     result: Entry | None
+    beside: bool = False
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
     """A step of a conversation, valid by construction; a format only renders it.
 
     `assistant`: `entries` are the texts of one assistant message, `calls` its tool calls in order;
-    `answers` are the same calls in the order of their results. Every other kind has one entry: `orphan` is
-    a tool result whose call is not in the context, and `state` the session's state block. `result`, only
-    for formats with `results_anywhere`, is a result with its call in `answers`, which the assistant's turn
-    then omits. `nonce` is the session's, for the delimiters of quoted text; "" without one.
+    `answers` are those with results in messages of their own, in the order of the results; `beside` are
+    the calls, also of earlier messages, whose results are in this message. Every other kind has one entry:
+    `orphan` is a tool result whose call is not in the context, and `state` the session's state block.
+    `result`, only for formats with `results_anywhere`, is a result with its call in `answers`, which the
+    assistant's turn then omits. `nonce` is the session's, for the delimiters of quoted text, or "".
     """
 
     kind: Literal["system", "user", "assistant", "context", "summary", "state", "orphan", "result"]
@@ -581,6 +589,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     calls: tuple[Call, ...] = ()
     answers: tuple[Call, ...] = ()
     nonce: str = ""
+    beside: tuple[Call, ...] = ()
 
 
 class Rendered(msgspec.Struct, frozen=True, gc=False):
@@ -606,6 +615,9 @@ class Format(Protocol):
     `inline_system` False, the leading system messages are passed separately; with `joins` False, `join` is
     never called. `results_anywhere = True` means that the provider accepts a result anywhere after its
     call, so that results keep their place; otherwise they follow the message with their calls.
+    `results_beside = True` means that results of the provider's own tools are in the assistant's message,
+    and `pauses = True` that a request may end with a call of such a tool, which the provider then runs.
+    `nameless = True` means that the provider refuses speakers' names, also those that came so.
     """
 
     name: str
@@ -686,54 +698,3 @@ class SupportsCacheMarks(Protocol):
         self, system: str | None, tools: list[dict[str, Any]] | None, request: CacheRequest
     ) -> tuple[Any, list[dict[str, Any]] | None]:
         """Return the system prompt and the tools with one mark: behind both, or behind the tools alone."""
-
-
-class ReadEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry of a log, with its time (ISO 8601, None if the log has none).
-
-    An `abandoned` one belongs to a branch that was not continued, so the model no longer saw it.
-    """
-
-    new_entry: NewEntry
-    at: str | None = None
-    abandoned: bool = False
-
-
-class Compaction(msgspec.Struct, frozen=True, gc=False):
-    """A point in a log before which everything was replaced by `summary`; `reason` is the log's own."""
-
-    summary: str
-    reason: str
-    at: str | None = None
-
-
-class LeftOut(msgspec.Struct, frozen=True, gc=False):
-    """A part of a log that is not in its conversation, described for the user."""
-
-    what: str
-
-
-ReadItem = ReadEntry | Compaction | LeftOut
-
-
-@runtime_checkable
-class ImportFormat(Protocol):
-    """A log that is only read: an agent's session file, or the export of a chat.
-
-    An item is a line of a JSONL file, an element of a JSON list, or the document itself.
-    """
-
-    name: str
-
-    def detect(self, items: Sequence[Any]) -> int:
-        """Return how certainly these first items of a file are of this log: 0 for not at all."""
-
-    def conversations(self, items: Iterable[Any]) -> Iterable[tuple[str, Iterable[Any]]]:
-        """Return the conversations in the items, each with its title, if any, and its own items."""
-
-    def parse(self, items: Iterable[Any]) -> Iterable[ReadItem]:
-        """Return one conversation in order. Unknown data is kept as metadata. Raises `FormatError`.
-
-        The items can be iterated over more than once, and may be more than memory holds, so the result
-        should be a generator.
-        """

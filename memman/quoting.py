@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from memman.compression.prompt import readable
-from memman.entries import Entry, excerpt, neutralised
+from memman.entries import Entry, excerpt, neutralised, speaker_of
 from memman.formats.turns import in_heading
 from memman.results import EntryState, Hit
-from memman.search import densest
+from memman.search.snippets import densest
 
 _NAME_CHARS: Final = 40  # of a tool's or source's name in a head
 _WIDE_CHARS: Final = 12  # of a name that is not ASCII: a character may be several tokens
@@ -104,7 +104,8 @@ def block_of(quote: Quote, nonce: str) -> str:
 def _kind(entry: Entry) -> str:
     """Return the type and the author of an entry."""
     if entry.type == "message":
-        return "system message" if entry.role == "system" else f"message of the {entry.role}"
+        kind = "system message" if entry.role == "system" else f"message of the {entry.role}"
+        return f"{kind} {_quoted(speaker)}" if (speaker := speaker_of(entry)) else kind
     if entry.type == "summary":
         return "summary"
     name = _quoted(entry.name or "unknown")

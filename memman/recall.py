@@ -21,7 +21,8 @@ from memman.errors import InvalidInput, SessionNotFound, StoreBusy
 from memman.quoting import Quote, block_of, excerpt_of, pages_of
 from memman.results import Hit
 from memman.search import searchable, terms_of
-from memman.session import Session, SessionCache
+from memman.session import Session
+from memman.session.cache import SessionCache
 from memman.session.recall import Addresses
 from memman.session.shared import RecallUse
 
@@ -305,47 +306,35 @@ class _Tool(Generic[T]):
             "required": ["query"],
         }
 
-    @property
-    def _function(self) -> JSONObject:
-        return {
-            "name": self.name,
-            "description": self.description,
-            "parameters": self.parameters,
-        }
+    def _function(self, schema: str = "parameters") -> JSONObject:
+        """Return the definition, with the arguments under the key `schema`."""
+        return {"name": self.name, "description": self.description, schema: self.parameters}
 
     @property
     def openai_chat(self) -> JSONObject:
         """The definition for OpenAI's chat completions, and for the many APIs like it."""
-        return {"type": "function", "function": self._function}
+        return {"type": "function", "function": self._function()}
 
     @property
     def openai_responses(self) -> JSONObject:
         """The definition for OpenAI's responses."""
-        return {"type": "function", **self._function, "strict": False}
+        return {"type": "function", **self._function(), "strict": False}
 
     @property
     def anthropic(self) -> JSONObject:
         """The definition for Anthropic's messages."""
-        return {
-            "name": self.name,
-            "description": self.description,
-            "input_schema": self.parameters,
-        }
+        return self._function("input_schema")
 
     @property
     def gemini(self) -> JSONObject:
         """The definition for Gemini: a tool with one function declaration."""
-        return {"function_declarations": [self._function]}
+        return {"function_declarations": [self._function()]}
 
     @property
     def bedrock(self) -> JSONObject:
         """The definition for Bedrock's Converse."""
-        spec = {
-            "name": self.name,
-            "description": self.description,
-            "inputSchema": {"json": self.parameters},
-        }
-        return {"toolSpec": spec}
+        spec = self._function("inputSchema")
+        return {"toolSpec": {**spec, "inputSchema": {"json": self.parameters}}}
 
     @property
     def mistral(self) -> JSONObject:

@@ -127,10 +127,17 @@ class Opened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind", kw_onl
     forked_from: ForkPoint | None = None
 
 
-class Added(msgspec.Struct, frozen=True, gc=False, tag="added", tag_field="kind"):
-    """An entry was added."""
+class Added(
+    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="added", tag_field="kind"
+):
+    """An entry was added.
+
+    `off_record` is set for a reply to a request that the log does not repeat: a trimmed one, or one with
+    bound parts that later requests leave out.
+    """
 
     entry: Entry
+    off_record: bool = False
 
     @property
     def id(self) -> str:
@@ -333,7 +340,8 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     come from an import. `torn` are the ids of messages that lost some of their entries. `first_line` is
     that of the era's first user message, whose id is `first_id`. If that message is deleted or retracted,
     the next one that is added takes its place. `spend` and `reported` are of all eras: money stays spent.
-    `latest` is the era's last request to each model.
+    `latest` is the era's last request to each model. `shaped_at` is the seq of the last record after which
+    a request does not begin as the one before it; what a model thought up to there has lost its prefix.
     """
 
     entries: int = 0
@@ -355,9 +363,16 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     spend: Spend = NO_SPEND
     reported: ReportedTokens = NOTHING_REPORTED
     latest: dict[str, LastRequest] = {}
+    shaped_at: int = 0
 
     def after(self, seq: int, record: Record) -> SessionTotals:
         """Return the totals after `record`, which is at `seq`."""
+        totals = self._after(seq, record)
+        if isinstance(record, StateSetter) or (isinstance(record, Added) and record.off_record):
+            return msgspec.structs.replace(totals, shaped_at=seq)
+        return totals
+
+    def _after(self, seq: int, record: Record) -> SessionTotals:
         if isinstance(record, Added):
             return self._with(record.entry)
         lost = _lost_by(record)

@@ -80,6 +80,11 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         prompt_cache_key: with `cache="auto"` and a format of OpenAI, the value for the request's field of
             this name: the same for each request of the session, else None.
         cache_ttl: with `cache="auto"`, the setting of this name, for a framework that places marks itself.
+        thoughts_left_out: the ids of entries whose thoughts are not sent: the model refuses them, since
+            what preceded them has changed. The log keeps them.
+        needs: arguments that the request must have besides, or {}: a tool turn that is not over has such
+            thoughts. The provider wants them back, and skips them itself if it is told to. With
+            Anthropic's SDK they are for `client.beta.messages.create`.
     """
 
     format: str
@@ -97,6 +102,8 @@ class Context(msgspec.Struct, frozen=True, eq=False):
     _overheads: tuple[int, int, int, int]
     _layout: Layout
     _marks: Marks | None
+    thoughts_left_out: tuple[str, ...]
+    needs: dict[str, Any]
 
     @property
     def messages(self) -> list[Any]:
@@ -174,11 +181,16 @@ class OverflowResult(msgspec.Struct, frozen=True, kw_only=True):
     `limits` are the current limits of the model. They are None if the error named no limit: then nothing
     was learned, and you decide how much shorter the next request must be. `requested` is the number of
     tokens of the refused request, if the error named it.
+
+    `needs` is {} unless the model refused a thought because something before it has changed, such as the
+    system prompt or the tools. The same request passes with these arguments; give them to each later
+    request of the session too.
     """
 
     overflow: bool
     limits: ModelInfo | None = None
     requested: int | None = None
+    needs: dict[str, Any] = {}
 
 
 class SessionStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -121,17 +121,8 @@ class Spend(msgspec.Struct, frozen=True, gc=False):
 
     def with_request(self, charge: Charge | None) -> Spend:
         """Return the spend after a request; None is an unknown price."""
-        priced = charge or Charge()
-        more = Spend(
-            input=priced.input,
-            cached=priced.cached,
-            written=priced.written,
-            output=priced.output,
-            uncompressed=priced.uncompressed,
-            requests=1,
-            unpriced=int(charge is None),
-        )
-        return self.plus(more)
+        amounts = msgspec.structs.asdict(charge or Charge())
+        return self.plus(Spend(**amounts, requests=1, unpriced=int(charge is None)))
 
     def with_summaries(self, dollars: float, unpriced: int) -> Spend:
         """Return the spend after calls of the summarizer."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from memman.entries import Entry, TokenCount
+from memman.entries import Entry, TokenCount, attributed
 from memman.summary_metadata import ToolName
 
 Keeps = Mapping[str, Callable[[Entry], Iterable[str]]]
@@ -30,7 +30,7 @@ _TITLES: Final = {
     "other": "Other exact values",
 }
 MESSAGES: Final = ("constraint", "user")  # sections that quote messages; other texts are one line
-_NUMBERED: Final = ("constraint", "user", "rule", "context")  # sections that name the entry
+_NUMBERED: Final = ("rule", "context")  # other sections that name the entry
 LISTED_SECTIONS: Final = ("value", "other")  # of short texts that share one line
 _GAP: Final = " ... "
 _BACKTICKS: Final = re.compile("`+")
@@ -45,7 +45,8 @@ def is_constraint(entry: Entry) -> bool:
 class StateItem(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One thing to carry forward.
 
-    `section` and `key` identify it: a newer item takes the place of an older one of the same key. `sources`
+    `section` and `key` identify it: a newer item takes the place of an older one of the same key; the key
+    of a message is the name of its speaker, and identifies it with the text. `sources`
     are the entries that it was found in, as indexes into `State.sources`, the newest last. `seq` is the
     number of the newest, and `score` the rank at that moment. `part` is 0 for a whole text, otherwise the
     number of a piece of a message. The text of the block has the item if it is `shown`.
@@ -132,7 +133,7 @@ def title_of(section: str) -> str:
 
 def _body(section: str, items: list[StateItem]) -> str:
     """Return the lines of a section. Only its own lines begin at the margin, each with `#` or `-`."""
-    if section == "user":
+    if section in MESSAGES:
         return _messages(items)
     if section in _NUMBERED:
         return "\n".join(f"#{item.seq}: {indented(item.text)}" for item in items)
@@ -157,7 +158,8 @@ def _messages(items: list[StateItem]) -> str:
     last: StateItem | None = None
     for item in items:
         if last is None or not item.part or not last.part or item.seq != last.seq:
-            texts.append(f"#{item.seq}: {'' if item.part < 2 else _GAP.lstrip()}{item.text}")
+            text = f"{'' if item.part < 2 else _GAP.lstrip()}{item.text}"
+            texts.append(f"#{item.seq}: {attributed(item.key, text)}")
         elif item.part == last.part + 1:
             texts[-1] += item.text
         else:

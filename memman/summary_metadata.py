@@ -31,12 +31,12 @@ class SummaryMetadata(msgspec.Struct, frozen=True):
 
 
 def covered_by(summary: NewEntry | Entry) -> SummaryMetadata | None:
-    """Return the metadata of a summary, if it has any.
+    """Return the metadata of a summary, if it has any; that of a provider's compaction is the caller's.
 
     Raises:
         msgspec.ValidationError: metadata of another kind, which cannot have been stored.
     """
-    if len(memoryview(summary.metadata_json)) <= len(b"{}"):
+    if summary.role == "assistant" or len(memoryview(summary.metadata_json)) <= len(b"{}"):
         return None
     return msgspec.json.decode(summary.metadata_json, type=SummaryMetadata)
 

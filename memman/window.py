@@ -5,17 +5,21 @@ together by `call_id` *and* order (real logs repeat ids), or by name and order w
 calls, a result answers the first of the assistant's newest turn: no provider lets an assistant continue
 before its calls are answered. Calls that an earlier turn left open stay open. Cuts fall only between
 exchanges.
+
+A result is late if the model was asked after its call: by a message of the user, or as a note of the next
+reply says. By then its call was sent with a placeholder, which stays. A second result of a call is late
+too. Such a result is an exchange of its own, shown behind its call once more.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
-from memman.entries import Entry, encode_json
+from memman.entries import NO_JSON, Entry, encode_json, note_of
 from memman.errors import EntryNotFound, StoreError
 from memman.protocols import Snapshot, StoredItem
 from memman.records import Added, Compressed, Record, StateSetter
@@ -26,12 +30,18 @@ STATE_INDEX = -2
 """The `index` of the item that shows the state block."""
 
 
+def is_compaction(entry: Entry) -> bool:
+    """Return whether an entry is a provider's compaction; no other summary keeps a provider's form."""
+    return entry.type == "summary" and entry.raw_json is not NO_JSON
+
+
 class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer back: no cycle
     """An entry in the window: its position, its tokens, and the items that it belongs with.
 
     `index` and `compression` are set for a replacement: its index in its record, and that record's id.
     `Window.exchanges` sets the others: `result` is the item that answers a call, `answers` is true for a
-    result with its call in the window, and `nth` counts the earlier calls with the same id.
+    result with its call in the window, and `nth` counts the earlier calls with the same id. `again` is the
+    call of a late result, which may have left the window.
     """
 
     entry: Entry
@@ -43,6 +53,7 @@ class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer
     result: WindowItem | None = None
     answers: bool = False
     nth: int = 0
+    again: Entry | None = None
 
     @property
     def is_users(self) -> bool:
@@ -50,9 +61,24 @@ class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer
         return self.entry.role == "user" and self.entry.type == "message"
 
     @property
+    def is_asked(self) -> bool:
+        """Whether the model was asked before this: it is of the user, or the reply to a further request."""
+        return self.is_users or bool(note_of(self.entry, "prompted"))
+
+    @property
     def unanswered(self) -> bool:
         """Whether this is a call without a result."""
         return self.entry.type == "tool_call" and self.result is None
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether this is a system message."""
+        return self.entry.role == "system" and self.entry.type == "message"
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether this is a compaction without a text: its provider alone can read it."""
+        return not self.entry.content and is_compaction(self.entry)
 
     def shown(self) -> Entry:
         """Return the entry with its pin as it is now."""
@@ -71,11 +97,15 @@ class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer
 
     def mark_as_answer(self) -> None:
         """Note that the call of this result is in the window."""
-        self.answers = True
+        self.answers, self.again = True, None
 
-    def number(self, earlier: int) -> None:
-        """Set how many earlier calls have the same id."""
-        self.nth = earlier
+    def repeat(self, call: Entry | None) -> None:
+        """Set the call that this late result is shown with."""
+        self.again = call
+
+    def number(self, earlier: WindowItem | None) -> None:
+        """Set the number of earlier calls with the same id, of which this is the last."""
+        self.nth = 0 if earlier is None else earlier.nth + 1
 
     def place(self) -> StoredItem:
         """Return the item as a store keeps it."""
@@ -94,8 +124,8 @@ class Exchange(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def pinned(self) -> bool:
-        """Whether one of the items is pinned."""
-        return any(item.pinned for item in self.items)
+        """Whether one of the items is pinned, or nothing can take its place."""
+        return any(item.pinned or item.is_sealed for item in self.items)
 
     @property
     def unanswered(self) -> int:
@@ -131,15 +161,15 @@ class OpenCalls:
     def close(self, call: WindowItem) -> None:
         """Remove a call that has its result."""
         for key in _keys(call.entry):
-            turns = self._turns[key]
-            at = len(turns) - 1
-            while call not in turns[at][1]:
-                at -= 1
-            turns[at][1].remove(call)
-            if not turns[at][1]:
-                del turns[at]
+            turns = self._turns.get(key, [])
+            for at in reversed(range(len(turns))):
+                if call in turns[at][1]:
+                    turns[at][1].remove(call)
+                    if not turns[at][1]:
+                        del turns[at]
+                    break
             if not turns:
-                del self._turns[key]
+                self._turns.pop(key, None)
 
     def first(self, call_id: str | None, name: str | None) -> WindowItem | None:
         """Return the call that a result with this id answers, or without an id, of this name.
@@ -225,15 +255,19 @@ def _entry_of(name: str, at: datetime, state: State) -> Entry:
 class _Pairing:
     """The exchanges of a list of items that grows at its end."""
 
-    def __init__(self, items: Sequence[WindowItem]) -> None:
+    def __init__(self, items: Sequence[WindowItem], by_id: Mapping[str, WindowItem]) -> None:
         self.open_calls = OpenCalls()
+        self.due = 0  # the open calls since the model was asked last
+        self.missing: list[WindowItem] = []  # late results whose calls are not known
         self._items = items
+        self._by_id = by_id
         self._paired = 0
         self._starts: list[int] = []  # the number of the first item of each exchange
         self._exchanges: list[Exchange] = []  # of the first starts; the others follow on reading
         self._messages: dict[str, WindowItem] = {}  # the first item of each message
-        self._calls: dict[str, int] = {}  # how many calls carry an id
-        self._others = 0  # entries that are not the assistant's
+        self._calls: dict[str, WindowItem] = {}  # the newest call of each id
+        self._others = 0  # entries that are not the assistant's, and replies to further requests
+        self._asked: list[WindowItem] = []  # the two newest items before which the model was asked
 
     def catch_up(self) -> None:
         """Pair the items that were appended since the last call."""
@@ -261,34 +295,57 @@ class _Pairing:
         item.untie()
         entry = item.entry
         tied: WindowItem | None = None
-        if entry.role != "assistant":
-            self._others += 1
+        asked = item.is_asked
+        self._others += entry.role != "assistant" or asked
+        if asked:
+            self._asked, self.due = [*self._asked[-1:], item], 0
         if entry.type == "tool_result":
             tied = self._answer(item)
         elif entry.type == "tool_call":
-            tied = self._register(item, self._items[number - 1] if number else None)
-        if entry.message_id is not None:
+            tied = self._register(item, None if asked or not number else self._items[number - 1])
+        if entry.message_id is not None and entry.type != "summary":
             first = self._messages.setdefault(entry.message_id, item)
             if first is not item and (tied is None or first.position < tied.position):
                 tied = first
         return tied
 
     def _answer(self, result: WindowItem) -> WindowItem | None:
-        call = self.open_calls.first(result.entry.call_id, result.entry.name)
+        entry = result.entry
+        known = note_of(entry, "call")
+        call = self._by_id.get(known) if known else self.find_call(entry)
         if call is not None:
             self.open_calls.close(call)
-            call.take_result(result)
-            result.mark_as_answer()
-        return call
+            if not known and not self.is_late(call, entry):
+                self.due -= 1
+                call.take_result(result)
+                result.mark_as_answer()
+                return call
+        if call is not None or not known:
+            result.repeat(None if call is None else call.entry)
+        elif result.again is None:
+            self.missing.append(result)
+        return None
+
+    def find_call(self, result: Entry) -> WindowItem | None:
+        """Return the open call that a result answers, or the newest one with its id and another result."""
+        call = self.open_calls.first(result.call_id, result.name)
+        return call or (self._calls.get(result.call_id) if result.call_id else None)
+
+    def is_late(self, call: WindowItem, result: Entry) -> bool:
+        """Return whether a call has a result, or the model was asked since, in another message."""
+        labels = (item.entry.message_id for item in self._asked if item.position > call.position)
+        return call.result is not None or any(
+            label is None or label != result.message_id for label in labels
+        )
 
     def _register(self, call: WindowItem, previous: WindowItem | None) -> WindowItem | None:
         """Open a call; without a message id, it runs in parallel with a call directly before it."""
         entry = call.entry
         self.open_calls.open(call, self._others if entry.message_id is None else entry.message_id)
+        self.due += 1
         if entry.call_id is not None:
-            earlier = self._calls.get(entry.call_id, 0)
-            call.number(earlier)
-            self._calls[entry.call_id] = earlier + 1
+            call.number(self._calls.get(entry.call_id))
+            self._calls[entry.call_id] = call
         parallel = (
             previous is not None
             and previous.entry.type == "tool_call"
@@ -368,12 +425,15 @@ class Window:
 
     @property
     def shown_exchanges(self) -> list[Exchange]:
-        """The exchanges with that of the state block among them, unless its text is empty."""
+        """The exchanges with that of the state block among them, unless its text is empty.
+
+        A provider's compaction comes first, since its provider ignores what is before it.
+        """
         exchanges, state = self.exchanges, self.state
-        if state is None or not state.state.text:
-            return exchanges
-        at = bisect_right(exchanges, state.item.position, key=_position_of)
-        return [*exchanges[:at], state.exchange, *exchanges[at:]]
+        if state is not None and state.state.text:
+            at = bisect_right(exchanges, state.item.position, key=_position_of)
+            exchanges = [*exchanges[:at], state.exchange, *exchanges[at:]]
+        return _compaction_first(exchanges) if self.shares.get("summary") else exchanges
 
     @property
     def stored_items(self) -> list[WindowItem]:
@@ -383,7 +443,7 @@ class Window:
     @property
     def pinned_tokens(self) -> int:
         """The tokens of the pinned entries."""
-        return sum(item.tokens for item in self.items if item.pinned)
+        return sum(item.tokens for item in self.items if item.pinned or item.is_sealed)
 
     def find(self, entry_id: str) -> WindowItem | None:
         """Return the item of an active entry."""
@@ -393,18 +453,39 @@ class Window:
         """Return the index of one of the items."""
         return bisect_left(self.items, item.position, key=_position)
 
-    def open_call(self, call_id: str | None, name: str | None) -> WindowItem | None:
-        """Return the call that a result with this id answers, or without an id, of this name."""
-        return self._paired().open_calls.first(call_id, name)
+    def call_of(self, result: Entry) -> tuple[WindowItem | None, bool]:
+        """Return the call of a result to be added, and whether that is late."""
+        pairing = self._paired()
+        call = pairing.find_call(result)
+        return call, call is not None and pairing.is_late(call, result)
+
+    def is_unsettled_at(self, head: int) -> bool:
+        """Return whether a request at this head, with all entries, had text of memman's that may go away.
+
+        It ended with the assistant, or had a placeholder for a result that may come.
+        """
+        last = self.items[-1] if self.items else None
+        if last is None or last.position > head:
+            return False
+        return last.entry.role == "assistant" or self._paired().due > 0
+
+    @property
+    def missing(self) -> list[WindowItem]:
+        """The late results whose calls are not in the window, for `again` to be set."""
+        return self._paired().missing
+
+    def forget_calls(self, ids: Collection[str]) -> None:
+        """Show late results without these calls, which were deleted or retracted."""
+        for number, item in enumerate(self.items):
+            if item.again is not None and item.again.id in ids:
+                self.replace(number, number + 1, [msgspec.structs.replace(item, again=None)])
 
     def only_system(self) -> bool:
         """Return whether the window has nothing but system messages, as at the start of a session."""
-        return all(
-            item.entry.role == "system" and item.entry.type == "message" for item in self.items
-        )
+        return all(item.is_prompt for item in self.items)
 
     def _paired(self) -> _Pairing:
-        pairing = self._pairing or _Pairing(self.items)
+        pairing = self._pairing or _Pairing(self.items, self._by_id)
         self._pairing = None  # an interruption leaves no pairing that is half done
         pairing.catch_up()
         self._pairing = pairing
@@ -489,7 +570,7 @@ class Window:
         leading = True
         for item in self.items:
             entry = item.entry
-            leading = leading and entry.type == "message" and entry.role == "system"
+            leading = leading and item.is_prompt
             if leading or (entry.type == "summary" and item.compression is not None):
                 position = item.position
         return position
@@ -502,6 +583,25 @@ class Window:
 
 def _position(item: WindowItem) -> int:
     return item.position
+
+
+def _compaction_first(exchanges: list[Exchange]) -> list[Exchange]:
+    """Return exchanges with the newest compaction that is in force before all but a system prompt.
+
+    One that was undone represents entries that are shown, and is left out.
+    """
+    first: Exchange | None = None
+    others: list[Exchange] = []
+    start, is_replaceable = 0, False  # whether something was before it that it would have replaced
+    for each in exchanges:
+        item = each.items[0]
+        if not is_compaction(item.entry):
+            start += start == len(others) and item.is_prompt
+            is_replaceable |= not each.pinned and item.entry.role != "system"
+            others.append(each)
+        elif item.compression is not None or not is_replaceable:
+            first = each
+    return others if first is None else [*others[:start], first, *others[start:]]
 
 
 def _position_of(exchange: Exchange) -> int:
