@@ -113,7 +113,7 @@ BEDROCK: list[Any] = [
     {"role": "user", "content": [
         {"text": "What is on it?"},
         {"image": {"format": "png", "source": {"bytes": IMAGE}}},
-        {"document": {"format": "pdf", "name": "a", "source": {"bytes": IMAGE}}},
+        {"document": {"format": "pdf", "name": "a", "source": {"bytes": "JVBERi0xLjcK"}}},
         {"cachePoint": {"type": "default"}},
     ]},
     {"role": "assistant", "content": [

@@ -408,3 +408,42 @@ def test_other_values_of_cache_are_refused(cache: Any) -> None:
         memory.add_user_message("s", "Hello")
         with pytest.raises(InvalidInput, match="cache must be None or 'auto'"):
             memory.build_context("s", cache=cache)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("form", ["anthropic", "bedrock"])
+def test_stored_marks_add_up_to_four_and_the_newest_stay(form: str, nested: bool) -> None:
+    memory = MemoryManager(counter="chars4")
+    for number in range(8):
+        memory.add_messages("s", _marked_turn(form, number, nested), form)
+    messages = memory.build_context("s", format=form).messages
+    marked = [index for index, message in enumerate(messages) if "cache" in str(message)]
+    assert len(marked) == 4
+    assert (
+        marked
+        == [index for index, message in enumerate(messages) if "question" in str(message)][-4:]
+    )
+    before = [message for each in range(8) for message in _marked_turn(form, each, nested)]
+    assert memory.get_messages("s", format=form) == before
+
+
+def _marked_turn(form: str, number: int, nested: bool) -> list[dict[str, Any]]:
+    """Return a turn whose user message has a mark, in a tool's result if `nested`."""
+    said = f"question {number}"
+    if form == "bedrock":
+        point = {"cachePoint": {"type": "default"}}
+        content = [{"text": said}, point]
+        use = {"toolUse": {"toolUseId": f"c{number}", "name": "f", "input": {}}}
+        result = {"toolResult": {"toolUseId": f"c{number}", "content": [{"text": said}]}}
+        answer: dict[str, Any] = {"text": "a"}
+        content = [result, point] if nested else content
+    else:
+        mark = {"cache_control": {"type": "ephemeral"}}
+        content = [{"type": "text", "text": said, **mark}]
+        use = {"type": "tool_use", "id": f"c{number}", "name": "f", "input": {}}
+        if nested:
+            content = [{"type": "tool_result", "tool_use_id": f"c{number}", "content": content}]
+        answer = {"type": "text", "text": "a"}
+    begun = [{"role": "assistant", "content": [use]}] if nested else []
+    ended = [{"role": "assistant", "content": [answer]}]
+    return [*begun, {"role": "user", "content": content}, *ended]

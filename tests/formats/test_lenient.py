@@ -60,7 +60,9 @@ def keep(messages: list[Any], form: Any) -> None:
     memory.get_messages("s")
     context = memory.build_context("s")
     if form.name != "text":
-        assert not check(context.messages, form.name, system=context.system)
+        broken = {fault.rule for fault in check(context.messages, form.name, system=context.system)}
+        # An item of a type that is newer than the table returns to its provider as it came.
+        assert broken <= {"shape.item-type"}
     assert MemoryManager().import_session(memory.export_session("s").to_json())
 
 

@@ -458,3 +458,12 @@ def test_foreign_model_image_becomes_a_placeholder() -> None:
 def test_an_image_that_a_compatible_server_gave_goes_back_to_it() -> None:
     drawn = {"role": "assistant", "content": [{"type": "text", "text": "here"}, PICTURE]}
     assert sent([Q, drawn, Q]) == [Q, drawn, Q]
+
+
+@pytest.mark.parametrize("more", [{}, {"reasoning_content": "hm"}, {"name": "bob"}])
+@pytest.mark.parametrize("content", ["", None])
+def test_reply_without_words_and_calls_is_left_out(content: Any, more: Any) -> None:
+    messages = [Q, assistant(content, **more), user("and?")]
+    memory = loaded(messages)
+    assert memory.build_context("s").messages == [Q, user("and?")]
+    assert memory.get_messages("s") == messages

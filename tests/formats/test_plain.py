@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from memman import FormatError, MemoryManager
+from memman.formats import detect_format
+from memman.formats.text import TextFormat
 
 FOREIGN: dict[str, tuple[dict[str, Any], str]] = {
     "LlamaIndex": (
@@ -145,3 +147,32 @@ def test_user_without_content_is_refused_in_a_named_format(form: str) -> None:
     message, _ = FOREIGN["LlamaIndex"]
     with pytest.raises(FormatError, match="message 0: it has the role 'user' and no content"):
         MemoryManager().add_messages("s", [message], format=form)
+
+
+def test_format_of_a_plugin_comes_before_a_log() -> None:
+    """Items that look like those of a log belong to the format that claims them"""
+    items = [{"from": "a", "value": "b"}]
+    own = TextFormat()
+    own.detect = lambda messages: 5  # type: ignore[method-assign]
+    assert detect_format(items, [own]) is own
+    with pytest.raises(FormatError, match="a file of ShareGPT"):
+        detect_format(items)
+
+
+@pytest.mark.parametrize(
+    ("item", "producer"),
+    [
+        (
+            {"type": "result", "subtype": "success", "session_id": "s", "result": "Done."},
+            "claude -p",
+        ),
+        ({"type": "thread.started", "thread_id": "t"}, "codex exec"),
+        ({"type": "user.message", "data": {}, "id": "e", "parentId": None}, "Copilot"),
+        ({"type": "metadata", "protocol_version": "1.4"}, "Kimi"),
+        ({"info": {"role": "user"}, "parts": [{"type": "text", "text": "hi"}]}, "opencode"),
+        ({"ts": 1, "type": "say", "say": "text", "text": "hi"}, "Cline"),
+    ],
+)
+def test_log_that_nothing_reads_is_refused_by_name(item: dict[str, Any], producer: str) -> None:
+    with pytest.raises(FormatError, match=f"a file of .?{producer}.*no format here reads it"):
+        MemoryManager().add_messages("s", [item])

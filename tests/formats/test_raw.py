@@ -6,9 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
 
 from memman import MemoryManager
 from memman.formats.rules import RULES, check
+from memman.formats.wire.tables import kinds_of
 
 TARGETS = [target for target in RULES if target != "text"]
 CALL = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -84,6 +87,32 @@ def test_imported_style_changes_no_role(target: str, style: str) -> None:
     assert not check(messages, target, system=system), messages
     if style not in ("developer", "legacy", "custom", "chat", "function", "AIMessageChunk"):
         assert shape(messages) == shape(expected), messages
+
+
+VALUES = st.sampled_from(
+    [None, "", "x", "c", 0, True, [], {}, ["a"], {"type": "text"}, [{"text": 1}]]
+)
+KEYS = ("id", "call_id", "tool_use_id", "approval_request_id", "name", "input", "arguments", "action",
+        "content", "output", "status", "signature")  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@for_all(data=st.data())
+def test_imported_blocks_and_orders_break_no_request(target: str, data: st.DataObject) -> None:
+    types = st.sampled_from([*kinds_of(target), "made_up_call", "made_up_use"])
+    blocks = st.builds(
+        lambda kind, keys: {**keys, "type": kind},
+        types,
+        st.dictionaries(st.sampled_from(KEYS), VALUES),
+    )
+    kept = st.fixed_dictionaries(
+        {}, optional={"own": blocks, "order": st.text("turx", max_size=4), "blank": st.just("null")}
+    )
+    given = document()
+    for entry in given["entries"]:
+        entry["raw"] = {target: data.draw(kept)}
+    messages, system = built(given, target)
+    assert not check(messages, target, system=system), messages
 
 
 def test_tool_calls_of_a_user_are_not_sent() -> None:

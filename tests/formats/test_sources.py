@@ -179,12 +179,13 @@ def hide(entry: Any) -> Any:
 def test_redacted_messages_are_altered() -> None:
     memory = MemoryManager(counter="chars4", redact=hide)
     secret = {"role": "user", "content": "a secret"}
-    named = {"role": "user", "content": "no one", "name": "ada"}  # its other keys are not stored
-    memory.add_messages("s", [secret, named, USER])
+    named = {"role": "user", "content": "no one", "name": "ada"}
+    hidden = {"role": "user", "content": "no one", "name": "secret"}  # this key is not stored
+    memory.add_messages("s", [secret, named, hidden, USER])
     context = memory.build_context("s")
-    assert unaltered(context) == [False, False, True]
+    assert unaltered(context) == [False, True, False, True]
     assert [entry.metadata for entry in context.entries] == [
-        {"memman": {"altered": "redacted"}}, {"memman": {"altered": "redacted"}}, {},
+        {"memman": {"altered": "redacted"}}, {}, {"memman": {"altered": "redacted"}}, {},
     ]  # fmt: skip
     assert unaltered(memory.fit_messages([secret, USER])) == [False, True]
 
