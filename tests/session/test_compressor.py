@@ -20,7 +20,8 @@ from memman import (
     SummaryRequest,
     events,
 )
-from memman.runtime import AsyncLock, AsyncRuntime, drive
+from memman.runtime.async_runtime import AsyncLock, AsyncRuntime
+from memman.runtime.base import drive
 from memman.stores import MemoryStore
 from memman.testing import Delayed, record_events
 from tests.apis import APIS, SESSION, SyncUse, words

@@ -188,8 +188,16 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("exclusive", [True, False])
-@pytest.mark.parametrize(("api", "strike"), CASES)
+MODES = [
+    pytest.param(
+        *case, exclusive, marks=pytest.mark.long if exclusive and case[0] != "sync" else ()
+    )
+    for exclusive in (True, False)
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize(("api", "strike", "exclusive"), MODES)
 def test_fault_at_any_step_leaves_a_compression_whole_or_undone(
     api: str, strike: str, exclusive: bool
 ) -> None:
@@ -208,8 +216,7 @@ def test_fault_at_any_step_leaves_a_compression_whole_or_undone(
     assert outcomes == {True, False}
 
 
-@pytest.mark.parametrize("exclusive", [True, False])
-@pytest.mark.parametrize(("api", "strike"), CASES)
+@pytest.mark.parametrize(("api", "strike", "exclusive"), MODES)
 def test_fault_at_any_step_of_an_add_keeps_acknowledged_entries(
     api: str, strike: str, exclusive: bool
 ) -> None:
