@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from memman.plugins import shared_plugins
+from tests.provider_kits import _one_tls_context
+
+__all__ = ["_one_tls_context", "hooked"]
 
 
 @pytest.fixture

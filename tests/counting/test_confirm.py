@@ -1,6 +1,7 @@
 """`count_policy="confirm"`: the provider is called only if its count can change a decision."""
 
 import asyncio
+import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from memman import (
     CounterSpec,
     MemoryConfig,
     MemoryManager,
+    counting,
     events,
     hookimpl,
     plugins,
@@ -285,7 +287,11 @@ def test_the_async_manager_awaits_the_provider(provider: Make) -> None:
     assert len(remote.asked) == 1
 
 
-def test_a_provider_that_hangs_costs_its_deadline_once(provider: Make) -> None:
+def test_a_provider_that_hangs_costs_its_deadline_once(
+    provider: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty = functools.partial(counting.RemoteTokenCounter, timeout=0.3)
+    monkeypatch.setattr(counting, "RemoteTokenCounter", hasty)
     over = threading.Event()
 
     def hang(request: Mapping[str, Any]) -> int:

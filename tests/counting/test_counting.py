@@ -21,17 +21,10 @@ from memman import (
     TextPart,
     events,
 )
-from memman.counting import (
-    BYTES4,
-    CHARS4,
-    TokenCounter,
-    builtin_specs,
-    estimator_for,
-    image_tokens,
-    model_ref,
-    resolve,
-)
-from memman.counting.images import DEFAULT_SIZE
+from memman.counting import TokenCounter, builtin_specs, model_ref, resolve
+from memman.counting.builtin import BYTES4, CHARS4
+from memman.counting.estimator import estimator_for
+from memman.counting.images import DEFAULT_SIZE, image_tokens
 from memman.entries import NewEntry, entry_of
 
 PIXEL = (  # a PNG of one pixel
@@ -472,3 +465,19 @@ def test_visible_content_besides_text_costs_its_bytes() -> None:
     memory.add_messages("s", [plain, plain | {"annex": "x" * 400}], format="openai-chat")
     first, second = memory.get_entries("s")
     assert second.token_count.tokens - first.token_count.tokens > 150
+
+
+def test_long_text_is_estimated_from_pieces_of_it() -> None:
+    seen: list[int] = []
+
+    def words(text: str) -> int:
+        seen.append(len(text))
+        return len(text.split())
+
+    memory = MemoryManager(counter=words)
+    long = memory.add_user_message("s", "one two three four " * 160_000)
+    assert max(seen) < 300_000  # a bounded time, whatever the counter
+    assert abs(long.token_count.tokens - 640_000) < 3_000
+    assert (long.token_count.method, long.token_count.accuracy) == ("estimation", "low")
+    ordinary = memory.add_user_message("s", "one two " * 50_000)
+    assert (ordinary.token_count.tokens, ordinary.token_count.method) == (100_000, "client")

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import MemoryManager
-from memman.counting import BYTES4, TextEstimator, estimator_for, model_ref, resolve
-from memman.counting.builtin import builtin_specs
-from memman.counting.estimator import LEADS, _families
+from memman.counting import model_ref, resolve
+from memman.counting.builtin import BYTES4, builtin_specs
+from memman.counting.estimator import LEADS, TextEstimator, _families, estimator_for
 
 # Our own and generated texts with their tokens by tiktoken, so no tokenizer is needed here.
 # Made by `python -m benchmarks.estimator --golden tests/counting/golden_counts.json`.

@@ -84,9 +84,9 @@ def test_thought_signature_costs_what_gemini_bills() -> None:
         assert billed <= signed - plain <= billed + 30
 
 
-def test_web_search_results_cost_their_bytes() -> None:
+def test_web_search_results_cost_their_encrypted_text() -> None:
     """Anthropic bills the encrypted text of search results as content."""
     result = {"type": "web_search_tool_result", "tool_use_id": "c", "content": [
         {"type": "web_search_result", "title": "T", "url": "u", "encrypted_content": SECRET}]}  # fmt: skip
     message = {"role": "assistant", "content": [result, {"type": "text", "text": "It is fine."}]}
-    assert tokens_of(message, "anthropic") > len(SECRET) // 4
+    assert len(SECRET) // 6 < tokens_of(message, "anthropic") < len(SECRET) // 3

@@ -2,8 +2,9 @@
 
 import pytest
 
-from memman.counting import FAMILIES, framing_of, model_ref, price_tools
-from memman.counting.framing import rows
+from memman.counting import FAMILIES, model_ref
+from memman.counting.framing import framing_of, rows
+from memman.counting.tool_prices import price_tools
 
 GPT_4O = model_ref("gpt-4o")
 CLAUDE = model_ref("claude-sonnet-4-5")

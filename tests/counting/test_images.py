@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from benchmarks.request_prices import price_request
 from memman import MemoryManager
-from memman.counting import image_tokens, model_ref
-from memman.counting.images import DEFAULT_SIZE, dimensions, size_of
+from memman.counting import model_ref
+from memman.counting.images import DEFAULT_SIZE, dimensions, image_tokens, size_of
 from memman.errors import InvalidInput
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\x00\x00\rIHDR" + struct.pack(">II", 640, 480) + b"\x08\x02"
@@ -104,7 +104,7 @@ DRAWN = [
 def test_an_image_in_what_only_its_provider_reads_is_no_text(messages):
     entries = MemoryManager(model="gpt-4o").add_messages("s", messages)
     around = entries[-1].token_count.tokens - image_tokens(model_ref("gpt-4o"), 640, 480)
-    assert 0 < around < 100
+    assert 0 <= around < 100  # a screenshot has no text
     count = price_request(
         {"input": messages}, model_ref("gpt-4o"), lambda texts: [len(t) for t in texts]
     )

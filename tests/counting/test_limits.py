@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from memman import ModelInfo
-from memman.counting import known_limits, limits_of, model_ref
-from memman.counting.limits import _table
+from memman.counting import known_limits, model_ref
+from memman.counting.limits import _table, limits_of
 
 KNOWN = dict(known_limits())
 

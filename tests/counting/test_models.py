@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memman import MemoryManager, ModelInfo, ModelRef, hookimpl
-from memman.counting import FAMILIES, Models, family_of, known_limits, model_ref
+from memman.counting import FAMILIES, Models, known_limits, model_ref
+from memman.counting.models import family_of
 from memman.plugins import shared_plugins
 
 SPELLINGS = [

@@ -19,7 +19,8 @@ from memman import CounterUnavailable, ModelRef, TokenCount
 from memman.counting import CountFailure, RemoteTokenCounter, endpoint_breaker
 from memman.counting import remote as remote_module
 from memman.protocols import RemoteCounter
-from memman.runtime import AsyncRuntime, SyncRuntime
+from memman.runtime import SyncRuntime
+from memman.runtime.async_runtime import AsyncRuntime
 from memman.runtime.circuit_breaker import CircuitBreaker
 from memman.testing.laws import in_threads
 from tests.patience import PATIENCE
