@@ -280,12 +280,25 @@ def test_without_a_providers_blocks_every_image_may_fit() -> None:
     )
 
 
+def test_clip_that_keeps_its_files_is_read_back() -> None:
+    text, images = "word " * 4_000, parts(2)[1:]
+    kept = clip(added((TextPart(text), *images)), 4_000, EntryFactory(), keep_files=True)
+    assert kept is not None
+    assert kept.entry is not None
+    assert kept.entry.content[1:] == images
+    again = clip(next_round(kept, True), 300, EntryFactory())
+    assert again is not None
+    assert words_of(again).count("[memman took out") == 1
+    assert f"of {len(text)} characters here" in words_of(again)
+
+
 @pytest.mark.parametrize("target", RULES)
 @pytest.mark.parametrize("limit", [200, 1_500, 4_000])
 def test_a_clipped_message_with_images_is_valid_in_every_format(target: str, limit: int) -> None:
     memory = MemoryManager(config=MemoryConfig(max_tokens=limit, max_entries=None))
     shots = [ImagePart(data=PNG, media_type="image/png", alt=f"dialog {n}") for n in range(9)]
     memory.add_user_message("s", (TextPart(QUESTION), *shots))
+    memory.add_user_message("s", "Answer it.")  # the newest message keeps its images
     memory.add_tool_call("s", "look", {"at": 1}, call_id="c1")
     memory.add_tool_result("s", "look", (TextPart("Seen."), *shots), call_id="c1")
     context = memory.build_context("s", format=target)

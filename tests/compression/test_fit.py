@@ -130,7 +130,10 @@ def test_manual_target_is_reached_or_has_a_reason(
 @pytest.mark.parametrize(
     "strategy", ["default", "window", "token_buffer", "summary", "summary_buffer"]
 )
-@pytest.mark.parametrize("budget", [2_000, 8_000, 32_000, 99_000])
+@pytest.mark.parametrize(
+    "budget",
+    [2_000, *(pytest.param(each, marks=pytest.mark.long) for each in (8_000, 32_000)), 99_000],
+)
 def test_huge_entry_is_clipped_and_its_original_retrievable(strategy: str, budget: int) -> None:
     memory = MemoryManager(
         counter="chars4", config=MemoryConfig(max_tokens=budget, strategy=strategy)
@@ -447,13 +450,13 @@ def test_trimmed_contexts_share_prefixes() -> None:
     config = MemoryConfig(auto_compress=False, max_tokens=4_000)
     memory = MemoryManager(counter="chars4", config=config)
     broken = before = trimmed = 0
-    for number in range(300):
+    for number in range(examples(300, by_default=210)):
         memory.add_user_message(S, f"{number:04}" + "abc " * 40)
         context = memory.build_context(S)
         broken += context.unchanged_prefix < before
         trimmed += bool(context.trimmed)
         before = len(context)
-    assert trimmed > 200
+    assert trimmed > 0.45 * memory.get_stats(S).total_entries
     assert broken <= 1.25 * memory.get_stats(S).total_tokens / (4_000 / 8)
     assert broken < trimmed / 8
 
@@ -472,16 +475,18 @@ def test_budget_is_rejected_only_below_the_protected_minimum(pinned: int, newest
         memory.build_context(S, budget=1)
     least = raisedons.value.required
     assert not any("summary" in culprit for culprit, _ in raisedons.value.culprits)
-    for budget in range(2, least):
+    step = 4 // examples(4, by_default=1)
+    for budget in (*range(2, least - 1, step), least - 1):
         with pytest.raises(BudgetExceeded) as refused:
             memory.build_context(S, budget=budget)
         assert refused.value.required == least
-    for budget in range(least, 300):
+    for budget in range(least, 300, 4):
         assert memory.build_context(S, budget=budget).tokens.tokens <= budget
 
 
 def test_budget_exceeded_names_a_crowded_exchange_by_its_calls() -> None:
-    memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=2_000))
+    config = MemoryConfig(max_tokens=2_000, auto_compress=False)
+    memory = MemoryManager(counter="chars4", config=config)
     memory.add_user_message(S, "Read them all.")
     calls = [
         memory.add_tool_call(S, "read", '{"path": "a.py"}', call_id=f"c{number}")

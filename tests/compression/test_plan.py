@@ -6,10 +6,7 @@ import pytest
 
 from memman import BudgetExceeded, ConfigError, MemoryConfig, MemoryManager, events
 from memman.compression import (
-    PRESETS,
-    TRIM,
     ClearToolResults,
-    clear_tool_results,
     clip_few,
     clip_large,
     clip_rest,
@@ -17,8 +14,9 @@ from memman.compression import (
     drop_over_limit,
     drop_summaries,
     fold_repeats,
-    stages_of,
 )
+from memman.compression.stages import clear_tool_results
+from memman.compression.strategies import PRESETS, TRIM, stages_of
 from memman.testing import record_events
 
 

@@ -15,8 +15,7 @@ from memman import (
     MemoryManager,
     SummaryRequest,
 )
-from memman.compression import summary_request
-from memman.compression.prompt import NoSummary
+from memman.compression.prompt import NoSummary, summary_request
 from memman.testing import ScriptedSummarizer, record_events
 from tests.compression.entries import entry, summary
 

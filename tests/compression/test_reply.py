@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memman.compression import summary_request
+from memman.compression.prompt import summary_request
 from memman.compression.reply import fault_of
 from memman.protocols import SummaryReply
 from tests.compression.entries import entry

@@ -22,7 +22,8 @@ from memman import (
     SummaryRequest,
     events,
 )
-from memman.compression import PRESETS, drop_oldest, fold_repeats
+from memman.compression import drop_oldest, fold_repeats
+from memman.compression.strategies import PRESETS
 from memman.formats.rules import check
 from memman.stores import MemoryStore
 from memman.testing import ScriptedSummarizer, record_events

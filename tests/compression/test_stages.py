@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import MemoryManager
-from memman.compression import Goal, SummaryOptions, View, make_plan, view_of
+from memman.compression import Goal, View
+from memman.compression.plan import make_plan
 from memman.compression.repeats import fold_repeats
 from memman.compression.stages import (
     ClearToolResults,
@@ -21,6 +22,8 @@ from memman.compression.stages import (
     clip_rest,
     drop_oldest,
 )
+from memman.compression.summarize import SummaryOptions
+from memman.compression.view import view_of
 from memman.config import MemoryConfig, resolve_budget
 from memman.entries import Entry, NewEntry, TokenCount, text_of
 from memman.errors import ConfigError

@@ -136,22 +136,13 @@ def test_newer_value_of_a_label_replaces_the_older() -> None:
     assert "gateway A: 5" not in text
 
 
-def test_update_in_other_words_replaces_a_statement() -> None:
-    """A later statement that says so replaces an earlier one about the same"""
+def test_update_in_other_words_follows_the_statement() -> None:
+    """Likeness removes nothing; the order shows which statement is newer"""
     texts = [f"This is some chat about topic {n}. Nothing of it counts much." for n in range(60)]
     texts[20] += "\nFACT: The release of the mobile app is planned for 2027-04-02."
-    texts[40] += "\nThe release of the mobile app has moved to 2027-05-09."
+    texts[58] += "\nThe release of the mobile app has moved to 2027-05-09."
     text = carried(lines(texts), tokens=250).text
-    assert "2027-05-09" in text
-    assert "2027-04-02" not in text
-
-
-def test_exclamations_give_way_to_facts() -> None:
-    """In a dialogue sentences with names and numbers precede what says little"""
-    texts = [f"Wow, that is great! I can't wait to see it, number {n}!" for n in range(60)]
-    texts[30] = 'We saw it. My sister Ana moved to Lisbon in 2019 with her cat "Pixel". So nice!'
-    text = carried(lines(texts), tokens=200).text
-    assert 'My sister Ana moved to Lisbon in 2019 with her cat "Pixel".' in text
+    assert text.index("2027-04-02") < text.index("2027-05-09")
 
 
 def test_names_in_json_are_no_values() -> None:
@@ -359,12 +350,12 @@ def test_a_long_line_is_cut_in_linear_time() -> None:
 
 
 def _seconds(text: str) -> float:
-    """Return the least time that dividing a text took."""
+    """Return the least CPU time that dividing a text took."""
     times = []
     for _ in range(3):
-        begun = time.perf_counter()
+        begun = time.thread_time()
         pieces_of(text)
-        times.append(time.perf_counter() - begun)
+        times.append(time.thread_time() - begun)
     return min(times)
 
 

@@ -11,15 +11,8 @@ import pytest
 
 from memman import AsyncMemoryManager, CompressionFailed, ConfigError, MemoryConfig, MemoryManager
 from memman import events as signals
-from memman.compression import (
-    Item,
-    View,
-    clear_tool_results,
-    clip_large,
-    clip_rest,
-    drop_oldest,
-    fold_repeats,
-)
+from memman.compression import Item, View, clip_large, clip_rest, drop_oldest, fold_repeats
+from memman.compression.stages import clear_tool_results
 from memman.entries import NewEntry
 from memman.formats.rules import check
 from memman.testing import FakeClock

@@ -1,31 +1,26 @@
-"""Updates: a later statement replaces an earlier one about the same thing, and no other."""
+"""A later statement replaces an earlier one with the same key, and no other."""
 
 from __future__ import annotations
 
 import pytest
 
-from memman.compression.updates import is_update, superseded
-from memman.compression.words import words_of
+from memman import MemoryConfig, MemoryManager
+from memman.compression.user_messages import superseded
+
+# Rules and facts about different things, worded alike.
+ALIKE = [
+    ("Never delete customer rows.", "From now on never delete customer backups."),
+    ("Use spaces in the api folder.", "Now use tabs in the docs folder."),
+    ("The staging port is 8443.", "The test port is now 9443."),
+    ("RULE: Orders of cake close at noon.", "RULE: Orders of bread now close at five."),
+    ("FACT: Our flour comes from the Kern mill.", "We buy our yeast from the Lund mill now."),
+    ("Ada works in Porto.", "Ben has moved to Braga."),
+]
 
 
 def left_of(*statements: str) -> list[str]:
-    gone = superseded(statements, [words_of(text) for text in statements])
+    gone = superseded(("", text) for text in statements)
     return [text for number, text in enumerate(statements) if number not in gone]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The bakery moved to Hill Street.",
-        "Das Treffen ist jetzt dienstags.",
-        "La reunión ahora es el martes.",
-        "Отныне отчёты пишет Ада.",
-        "\u4ece\u73b0\u5728\u8d77\u7528\u82f1\u6587\u5199\u3002",
-    ],
-)
-def test_update_is_recognised_in_its_language(text: str) -> None:
-    assert is_update(text)
-    assert not is_update("The oven has two doors.")
 
 
 def test_newer_value_of_a_label_replaces_the_older() -> None:
@@ -35,25 +30,14 @@ def test_newer_value_of_a_label_replaces_the_older() -> None:
     ]
 
 
-def test_newer_number_in_the_same_words_replaces_the_older() -> None:
-    assert left_of("Bake it for 35 minutes.", "Stir it.", "Bake it for 45 minutes.") == [
-        "Stir it.",
-        "Bake it for 45 minutes.",
-    ]
-
-
-def test_update_replaces_the_likeliest_statement_only() -> None:
-    flour, yeast = "FACT: Our flour comes from the Kern mill.", "FACT: Our yeast is dry."
-    update = "We buy our flour from the Lund mill now."
-    assert left_of(flour, yeast, update) == [yeast, update]
-
-
-def test_update_of_something_else_replaces_nothing() -> None:
-    said = ["FACT: Our yeast is dry.", "The van is repaired now.", "I sleep better now."]
-    assert left_of(*said) == said
-
-
-def test_two_updates_replace_two_statements() -> None:
-    said = ["RULE: Orders of cake close at noon.", "RULE: Orders of bread close at five."]
-    updates = ["Cake orders now close at ten.", "Bread orders now close at six."]
-    assert left_of(*said, *updates) == updates
+@pytest.mark.parametrize("pair", ALIKE, ids=lambda pair: pair[0])
+def test_statements_that_are_worded_alike_both_stay(pair: tuple[str, str]) -> None:
+    assert left_of(*pair) == list(pair)
+    memory = MemoryManager(config=MemoryConfig(max_tokens=2_000), counter="chars4")
+    for number in range(40):
+        said = pair[number // 20] if number % 20 == 1 else f"What is in file {number}?"
+        memory.add_user_message("s", said)
+        memory.add_assistant_message("s", f"File {number} reads reports and checks them. " * 6)
+    assert any(entry.compressed for entry in memory.get_entries("s"))
+    context = memory.get_context_for_llm("s")
+    assert all(statement in str(context) for statement in pair)
