@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import memman_cli
 import pytest
 from click.testing import CliRunner
+from command_fixtures import LOG
+from memman_cli.app import memman as command
+from memman_cli.report import write
 
 import memman
 from memman import MemoryManager
-from memman.cli.app import memman as command
 from memman.files import NewFile, replacing
-from memman.report import write
 from memman.stores import SQLiteStore
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions")
@@ -35,6 +38,13 @@ def run(*args: str) -> None:
     """Run a command that must succeed."""
     done = CliRunner().invoke(command, list(args))
     assert done.exit_code == 0, done.output
+
+
+def play(session: str) -> None:
+    """Play a small log and write its session."""
+    Path("log.json").write_text(json.dumps(LOG))
+    run("demo", "--file", "log.json", "-o", session)
+    Path("log.json").unlink()
 
 
 def readable_by_others(folder: Path) -> list[str]:
@@ -73,7 +83,7 @@ def test_permissions_of_an_existing_database_stay(folder: Path) -> None:
 
 def test_files_of_the_commands_are_private(folder: Path) -> None:
     """Files of the commands have mode 0600"""
-    run("demo", "-o", "demo.json")
+    play("demo.json")
     run("report", "demo.json", "-o", "r.html")
     run("compress", "demo.json", "-o", "c.json")
     run("export", "demo.json", "--format", "memman-jsonl", "-o", "e.jsonl")
@@ -97,7 +107,7 @@ def test_report_replaces_a_link_instead_of_its_target(folder: Path) -> None:
 @pytest.mark.parametrize("args", [("report", "-o", "z.html"), ("compress", "-o", "z.json")])
 def test_planted_temporary_name_is_not_written_to(folder: Path, args: tuple[str, ...]) -> None:
     """A link under a guessable name is not followed"""
-    run("demo", "-o", "demo.json")
+    play("demo.json")
     (folder / "victim").write_text("precious")
     (folder / f".{args[-1]}.part").symlink_to("victim")
     run(args[0], "demo.json", *args[1:])
@@ -108,7 +118,7 @@ def test_planted_temporary_name_is_not_written_to(folder: Path, args: tuple[str,
 def test_dangling_link_is_replaced_by_a_document(folder: Path) -> None:
     """A link to a missing file is replaced, not followed"""
     (folder / "o.json").symlink_to(folder / "elsewhere.json")
-    run("demo", "-o", "o.json")
+    play("o.json")
     assert not (folder / "elsewhere.json").exists()
 
 
@@ -137,7 +147,8 @@ def test_files_are_written_by_one_module() -> None:
     """Only `memman.files` opens files for writing"""
     found = {
         path.name
-        for path in Path(memman.__file__).parent.rglob("*.py")
+        for package in (memman, memman_cli)
+        for path in Path(str(package.__file__)).parent.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and _writes(node)
     }

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from memman_cli.report import render
 
 from memman import Entry, InvalidInput, MemmanError, MemoryConfig, MemoryManager, StoreError
-from memman.report import render
 
 _PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "redact.md"
 _CANARY = "sk-abcdef123456"

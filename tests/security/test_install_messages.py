@@ -35,6 +35,7 @@ def test_no_text_installs_memman_from_an_index() -> None:
     [
         ("memman-core[zstd]", "pip install '.[zstd]'"),
         ("memman-openai", "pip install './plugins/memman-openai'"),
+        ("memman-cli[mcp]", "pip install './plugins/memman-cli[mcp]'"),
         ("acme-counter", "pip install acme-counter"),
     ],
 )

@@ -30,7 +30,8 @@ from memman.entries import neutralised
 from memman.errors import MemmanError
 from memman.formats.text import _parse_text
 from memman.protocols import SearchRequest, SummaryReply, SummaryRequest
-from memman.search import scan, snippet_of
+from memman.search import scan
+from memman.search.snippets import snippet_of
 from memman.testing.stores import added
 
 pytestmark = pytest.mark.package("memman_mistral")  # the patterns of every plugin are tried
@@ -63,8 +64,8 @@ _GENERAL = (
 # Patterns compiled from a function's arguments: their functions are tested instead, or the
 # pattern is the user's own.
 _DRIVEN = {
-    "memman.explain.traces": "words of the user's own, each escaped",
-    "memman.cli.window": "the user's own --grep",
+    "memman_cli.explain.traces": "words of the user's own, each escaped",
+    "memman_cli.commands.window": "the user's own --grep",
     "memman.formats.rules.rulebook": "patterns of the rules below, each called with a constant",
     "memman.entries": "neutralised",
     "memman.compression.reply": "is_refusal",

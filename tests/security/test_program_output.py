@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memman_cli.report import render
 
 from memman import InvalidInput, MemoryConfig, MemoryManager
 from memman.errors import SummarizerFailed
 from memman.protocols import SummaryRequest
-from memman.report import render
 from memman.summarizers import CommandSummarizer
 
 _CANARY = "sk-ant-ENVSECRET"

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from memman_cli.app import memman
 
 from memman import InvalidInput, MemoryConfig, MemoryManager, StateError, events
 from memman.archive import SessionState
-from memman.cli.app import memman
 from memman.testing import record_events
 
 ARN = "arn:aws:bedrock:ap-southeast-1:666666666666:application-inference-profile/abc"
