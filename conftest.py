@@ -4,7 +4,8 @@ A block marked `output` must equal the output of the Python block before it. The
 SDK run against a server on the loopback interface (`tests/docs/loopback.py`). The pages of the command
 run in a folder of their own; their blocks marked `console` must show what each `$ memman ...` prints.
 
-Tests are marked by the parts of the machine that they need, and skip if one is missing. Files that need a
+Tests are marked by the parts of the machine that they need, and skip if one is missing. Tests of a service
+run only when asked for, by `-m service` or `MEMMAN_REQUIRE=service`, for they take long. Files that need a
 package of the group `full` skip likewise. `MEMMAN_REQUIRE=packages,shared,service,browser`
 turns such a skip into a failure, as in CI. `MEMMAN_REQUIRE=long` runs the tests that take long,
 `MEMMAN_REQUIRE=npm` those that install a program of npm.
@@ -23,6 +24,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,13 +32,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
+from memman_cli.app import memman
 from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser
 from sybil.sybil import SybilCollection
 from sybil.typing import Evaluator
 
-from memman.cli.app import memman
 from tests.conftest import SHARED
 from tests.docs.loopback import Loopback, running
 
@@ -75,7 +77,7 @@ _PACKAGES = {
     "tests/formats/test_langchain.py": "langchain_core",
     "tests/session/test_unknown_messages.py": "langchain_core",
     "tests/formats/test_more_formats.py": "mistral_common",
-    "tests/mcp_server": "mcp",
+    "plugins/memman-cli/tests/mcp_server": "mcp",
     "plugins/memman-mistral": "mistral_common",
     "plugins/memman-prices": "genai_prices",
     "plugins/memman-tokenizers": "tokenizers",
@@ -188,7 +190,9 @@ def _missing_shared() -> str | None:
     return None if SHARED.is_dir() else f"the conversations of {SHARED} are not here"
 
 
-def _missing_service() -> str | None:
+def _missing_service(asked: bool) -> str | None:
+    if not asked and "service" not in _required():
+        return "it runs with `-m service`, and takes long"
     try:
         socket.create_connection(("127.0.0.1", 5432), timeout=1).close()
     except OSError as error:
@@ -258,7 +262,6 @@ def _missing_npm() -> str | None:
 
 MISSING = {
     "shared": _missing_shared,
-    "service": _missing_service,
     "browser": _missing_browser,
     "long": _missing_time,
     "npm": _missing_npm,
@@ -270,7 +273,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("package"):
         if find_spec(mark.args[0]) is None and "packages" not in _required():
             pytest.skip(f"needs {mark.args[0]}: run `uv sync --group full`")
-    for name, missing in MISSING.items():
+    asked = re.search(r"(?<!not )\bservice\b", item.config.option.markexpr) is not None
+    for name, missing in (MISSING | {"service": partial(_missing_service, asked)}).items():
         if item.get_closest_marker(name) and (reason := missing()):
             if name in _required():
                 pytest.fail(f"{name} is required here: {reason}")

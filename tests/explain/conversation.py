@@ -6,7 +6,8 @@ from typing import Any
 
 from memman import MemoryConfig, MemoryManager
 from memman.archive import records_of
-from memman.compression import EntryFactory, Goal, Stage, View
+from memman.compression import EntryFactory, Goal, View
+from memman.compression.strategies import Stage
 from memman.explain import LogHistory
 from memman.summary_metadata import summary_draft
 from memman.testing import FakeClock, sequential_ids

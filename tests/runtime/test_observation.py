@@ -246,5 +246,3 @@ def test_unusable_observer_is_refused() -> None:
     for given, error in wrong:
         with pytest.raises(error):
             memory.observe(given)
-
-

@@ -6,8 +6,7 @@ import pytest
 
 from memman import MemoryConfig, MemoryManager
 from memman.protocols import Candidate, Candidates
-from memman.search import ranked
-from memman.search.ranking import rarity
+from memman.search.ranking import ranked, rarity
 from memman.stores import SQLiteStore
 from memman.testing.stores import added
 

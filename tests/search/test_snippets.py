@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman.search import matches_in, snippet_of, terms_of
+from memman.search import matches_in, terms_of
+from memman.search.snippets import snippet_of
 
 NOISE = "nothing of interest " * 200
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import MemoryManager
-from memman.search import MOST_TERMS, in_pairs, searchable, terms_of
-from memman.search.terms import function_words
+from memman.search import in_pairs, searchable, terms_of
+from memman.search.terms import MOST_TERMS, function_words
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ def test_killed_deletion_deletes_all_or_nothing(
     assert at > 5
 
 
-@pytest.mark.parametrize("method", [compress, clear])
+@pytest.mark.parametrize("method", [compress, pytest.param(clear, marks=pytest.mark.long)])
 def test_window_committed_apart_from_its_record_is_detected(
     kind: InFile | InPostgres, method: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,8 +57,15 @@ def test_index_has_no_copy_of_a_text(path):
     assert stored_bytes(path).count(f"{CANARY} is yellow".encode()) == 1
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("size", [0, 3_000])
+@pytest.mark.parametrize(
+    ("driver", "size"),
+    [
+        ("sqlite3", 3_000),
+        ("apsw", 0),
+        pytest.param("sqlite3", 0, marks=pytest.mark.long),
+        pytest.param("apsw", 3_000, marks=pytest.mark.long),
+    ],
+)
 def test_deleted_words_are_in_no_page_of_the_index(path, driver, size):
     store = SQLiteStore(path, driver=driver)
     # Each has a word of its own that begins with other letters, since an index shares beginnings.

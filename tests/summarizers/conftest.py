@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memman import MemoryManager
-from memman.compression import summary_request
+from memman.compression.prompt import summary_request
 from memman.protocols import SummaryRequest
 from memman.testing.summarizers import conversation
 

@@ -133,8 +133,8 @@ def test_the_prompt_is_on_stdin_and_stdout_is_the_summary(request_: SummaryReque
 
 def test_words_are_split_as_a_shell_does_and_no_shell_reads_them(request_: SummaryRequest) -> None:
     show = "import sys; print(sys.argv[1:])"
-    name = f"cmd:{shlex.quote(PYTHON)} -c {shlex.quote(show)} 'two words' $HOME '|' cat \\; *"
-    reply = CommandSummarizer.named(name).summarize(request_).text
+    line = f"{shlex.quote(PYTHON)} -c {shlex.quote(show)} 'two words' $HOME '|' cat \\; *"
+    reply = CommandSummarizer.of_line(line).summarize(request_).text
     assert reply.strip() == str(["two words", "$HOME", "|", "cat", ";", "*"])
 
 
@@ -287,9 +287,9 @@ def test_a_child_that_keeps_stdout_after_its_parent_is_ended_too(
 
 
 def test_a_program_that_closes_stdout_and_stays_is_ended(request_: SummaryRequest) -> None:
-    program = "import os, time; os.close(1); time.sleep(60)"
+    closing = CommandSummarizer(["sh", "-c", "exec >&-; sleep 60"])
     with pytest.raises(SummarizerFailed, match="took longer"):
-        python(program).summarize(within(request_, 1))
+        closing.summarize(within(request_, 0.3))
 
 
 def test_ten_failures_leave_no_file_open(request_: SummaryRequest) -> None:

@@ -28,7 +28,8 @@ from memman import (
     plugins,
 )
 from memman.plugins import PluginInfo, Plugins
-from memman.runtime import AsyncRuntime, SyncRuntime
+from memman.runtime import SyncRuntime
+from memman.runtime.async_runtime import AsyncRuntime
 from memman.stores import MemoryStore
 from memman.summarizers import Asker, Summarizers
 from memman.testing import ScriptedSummarizer, record_events

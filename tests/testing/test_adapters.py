@@ -9,9 +9,11 @@ from memman import MemoryManager, valid_id
 from memman.testing import AdapterConformance, AdapterDriver, FakeModel
 from tests.testing.frameworks import FORMAT, Adapter, Conversation
 
+RECALLING = 32  # turns; after fewer, what the first half read is still in the context
+
 
 class TestTinyFramework(AdapterConformance):
-    turns = 40
+    turns = RECALLING
 
     def start(self, memory: MemoryManager, session_id: str, model: FakeModel) -> AdapterDriver:
         return Conversation(Adapter(memory, valid_id(session_id)), model)
@@ -21,7 +23,7 @@ def breaks(adapter: type, law: str) -> bool:
     """Return whether an adapter breaks a law, in short runs."""
 
     class Kit(AdapterConformance):
-        turns = 10
+        turns = RECALLING if "recalls" in law else 10
 
         def start(self, memory: MemoryManager, session_id: str, model: FakeModel) -> AdapterDriver:
             return Conversation(adapter(memory, valid_id(session_id)), model)

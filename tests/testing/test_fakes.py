@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from memman import MemoryManager, events
-from memman.compression import summary_request
+from memman.compression.prompt import summary_request
 from memman.testing import (
     AsyncScriptedSummarizer,
     Delayed,

@@ -232,6 +232,7 @@ class TestOpenAIChat(FormatConformance):
 class TestAnthropic(FormatConformance):
     samples = ANTHROPIC
     rules = "anthropic"
+    unknown = None  # a request has only the provider's keys
 
     def make_format(self) -> Format:
         return AnthropicFormat()
@@ -240,12 +241,14 @@ class TestAnthropic(FormatConformance):
 class TestOpenAIResponses(FormatConformance):
     samples = RESPONSES
     rules = "openai-responses"
+    unknown = None  # a request has only the provider's keys
 
     def make_format(self) -> Format:
         return OpenAIResponsesFormat()
 
 
 class TestGemini(FormatConformance):
+    unknown = None  # a request has only the provider's keys
     samples = GEMINI
     rules = "gemini"
 
@@ -254,6 +257,7 @@ class TestGemini(FormatConformance):
 
 
 class TestBedrock(FormatConformance):
+    unknown = None  # a request has only the provider's keys
     samples = BEDROCK
     rules = "bedrock"
 

@@ -112,7 +112,7 @@ class Swallowing(PlainCounter):
 
 class Patient(PlainCounter):
     def ask(self, body: dict[str, Any], timeout: float) -> Any:
-        return super().ask(body, timeout + 3)
+        return super().ask(body, timeout + 2.1)
 
 
 class Blocking(PlainCounter):

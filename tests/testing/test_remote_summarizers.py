@@ -76,7 +76,11 @@ class PlainConformance(RemoteSummarizerConformance):
         self, text: str, read: int = 100, cached: int = 0, wrote: int = 10, stop: str = "end"
     ) -> Answer:
         details = {"cached_tokens": cached}
-        usage = {"prompt_tokens": read, "prompt_tokens_details": details, "completion_tokens": wrote}
+        usage = {
+            "prompt_tokens": read,
+            "prompt_tokens_details": details,
+            "completion_tokens": wrote,
+        }
         return Answer(200, {"text": text, "model": "small-1", "stop": stop, "usage": usage})
 
     def cut_off(self, text: str) -> Answer:

@@ -5,7 +5,7 @@ import time
 import msgspec
 import pytest
 
-from memman.compression import digest
+from memman.compression.digest import digest
 from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
 from memman.testing import (
     AsyncScriptedSummarizer,
