@@ -10,11 +10,12 @@ from memman_tiktoken import backends
 
 from benchmarks import exactness
 from tests.conftest import SHARED
+from tests.examples import examples
 
 
 @pytest.mark.package("quicktok")
 def test_every_backend_is_exact_on_demo_and_seeded_strings(tmp_path: Path) -> None:
-    texts = [*exactness.recorded(tmp_path), *exactness.fuzz(400)]
+    texts = [*exactness.recorded(tmp_path), *exactness.fuzz(examples(400))]
     outcomes = exactness.compare(texts)
     assert [each.failure for each in outcomes] == [""] * 6
     assert [each.mismatches for each in outcomes] == [[]] * 6

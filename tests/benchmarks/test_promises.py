@@ -10,11 +10,13 @@ from benchmarks import goals, imports, replay
 from benchmarks.goals import Goal, any_failed
 from benchmarks.real import ROOMY, broken, run
 from benchmarks.seeded import blind_spots
-from benchmarks.trajectories import demo_trajectory, read_trajectories
+from benchmarks.trajectories import Trajectory, demo_trajectory, read_trajectories
 from memman import Context, MemoryManager
 from tests.conftest import SHARED
+from tests.examples import examples
 
-FEW = 12
+FEW = 3 + examples(9)  # 12 in CI
+SHORT = Trajectory("the first messages of the demo", demo_trajectory().messages[:60])
 
 
 @pytest.mark.long
@@ -40,7 +42,7 @@ def test_a_message_that_is_dropped_from_a_context_is_seen(monkeypatch: pytest.Mo
     whole = Context.messages.fget
     assert whole is not None
     monkeypatch.setattr(Context, "messages", property(lambda context: whole(context)[1:]))
-    assert broken(run([demo_trajectory()], budgets=(ROOMY,)))
+    assert broken(run([SHORT], budgets=(ROOMY,)))
 
 
 def test_an_entry_that_is_not_in_the_log_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,9 +54,8 @@ def test_an_entry_that_is_not_in_the_log_is_seen(monkeypatch: pytest.MonkeyPatch
         return add(memory, session_id, messages, *rest)
 
     monkeypatch.setattr(MemoryManager, "add_messages", forgetful)
-    demo = demo_trajectory()
-    assert any("OPS-4131" in str(message) for message in demo.messages)
-    outcome = replay.replay(demo, ROOMY, None)
+    assert any("OPS-4131" in str(message) for message in SHORT.messages)
+    outcome = replay.replay(SHORT, ROOMY, None)
     assert outcome.missing
 
 
@@ -62,7 +63,7 @@ def test_unexplained_compression_above_target_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("memman.session.run.why_short", lambda *_: "")
-    outcome = replay.replay(demo_trajectory(), 600, None)
+    outcome = replay.replay(SHORT, 600, None)
     assert outcome.unexplained
 
 

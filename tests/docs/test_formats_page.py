@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import content_types
 import pytest
+from memman_cli.log_formats import IMPORT_FORMATS
 
 from memman import MemoryManager
 from memman.formats import builtin_formats
-from memman.formats.logs import IMPORT_FORMATS
 from memman.formats.rules import RULES
+from memman.formats.wire.tables import kinds_of
 from tests.docs.pages import DOCS, code, table
 
 PAGE = "reference/formats.md"
@@ -52,3 +54,15 @@ def test_turns_are_merged_as_documented(name: str) -> None:
 
 def test_every_provider_format_has_rules() -> None:
     assert set(RULES) == set(FORMATS) - {"text"}
+
+
+def test_page_of_content_types_is_that_of_the_table() -> None:
+    assert content_types.main(["--check"]) == 0, "run python .ci/content_types.py"
+
+
+def test_page_of_content_types_has_every_type() -> None:
+    text = content_types.PAGE.read_text(encoding="utf-8")
+    for form, title in content_types.TITLES.items():
+        section = text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+        rows = [code(line)[0] for line in section.split("\n") if line.startswith("| `")]
+        assert rows == list(kinds_of(form))

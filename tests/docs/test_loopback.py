@@ -70,7 +70,7 @@ def test_turns_without_alternation_are_refused(claude: anthropic.Anthropic) -> N
 
 
 def test_message_with_a_reply_envelope_is_refused(claude: anthropic.Anthropic) -> None:
-    with pytest.raises(anthropic.BadRequestError, match="unknown keys"):
+    with pytest.raises(anthropic.BadRequestError, match="has the key 'id'"):
         claude.messages.create(
             model="claude-sonnet-5-5", max_tokens=9, messages=[{**HELLO, "id": "msg_1"}]
         )

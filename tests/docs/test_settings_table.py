@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from memman import MemoryConfig, compression
-from memman.compression import PRESETS, stages_of
+from memman.compression.strategies import PRESETS, stages_of
 from memman.config import SETTINGS
 from tests.docs.pages import code, table
 
