@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any
 
@@ -264,18 +263,9 @@ PROVIDERS = (
 # ---------------------------------------------------------------- an agent
 
 
-@contextmanager
-def serving(provider: Provider) -> Iterator[CachedProvider]:
+def serving(provider: Provider) -> AbstractContextManager[CachedProvider]:
     """Run the provider for the length of the block."""
-    with CachedProvider(provider) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.closing.set()
-            server.shutdown()
-            thread.join()
+    return CachedProvider(provider).running()
 
 
 def agent_of(

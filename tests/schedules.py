@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from memman import AsyncMemoryManager, MemmanError, MemoryManager, SummaryReply, SummaryRequest
-from memman.runtime import SyncLock
+from memman.runtime.sync_runtime import SyncLock
 from memman.stores import MemoryStore
 from tests.patience import PATIENCE
 

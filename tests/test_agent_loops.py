@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.trajectories import read_trajectories
 from memman import CompressionResult, Context, Entry, MemoryConfig, MemoryManager
 from memman.formats.rules import RULES, check
+from memman.stores import MemoryStore
 from memman.testing import record_events
 from tests.conftest import SHARED
 from tests.examples import examples
@@ -76,22 +77,28 @@ def test_open_call_is_compressed_after_a_user_message() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_late_result_of_a_compressed_call_is_a_note(form: str) -> None:
-    memory = MemoryManager(config=MemoryConfig(recent_window=2))
+def test_late_result_of_a_compressed_call_has_its_call(form: str) -> None:
+    store = MemoryStore()
+    memory = MemoryManager(config=MemoryConfig(recent_window=2), store=store)
     memory.add_user_message(S, "start the build " * 20)
-    memory.add_tool_call(S, "build", {"target": "all " * 50}, call_id="late")
+    called = memory.add_tool_call(S, "build", {"target": "all " * 50}, call_id="late")
     for number in range(6):
         memory.add_user_message(S, f"and thing {number} " * 20)
         memory.add_assistant_message(S, f"thing {number} is done " * 20)
     memory.compress(S, target_tokens=200)
     assert all(entry.call_id != "late" for entry in memory.get_active_entries(S))
     memory.add_tool_result(S, "build", "built in 77 s", call_id="late")
-    context = memory.build_context(S, format=form)
-    assert check(context.messages, form, system=context.system) == []
-    assert "[memman: a result of tool build, whose call is not in this context, " in str(
-        context.messages
-    )
-    assert "built in 77 s" in str(context.messages)
+    for _ in ("this process", "another one"):
+        context = memory.build_context(S, format=form)
+        assert check(context.messages, form, system=context.system) == []
+        said = str(context.messages[-2:])
+        assert "all all all" in said
+        assert "built in 77 s" in said
+        memory = MemoryManager(store=store)
+    memory.delete_entries(S, [called.id])
+    said = str(memory.build_context(S, format=form).messages)
+    assert "whose call is not in this context" in said
+    assert "all all all" not in said
 
 
 # ---------------------------------------------------------------- the newest user message

@@ -785,7 +785,7 @@ def test_settings_in_one_object_error_has_the_right_call(settings: Any) -> None:
 
 @pytest.mark.parametrize(
     ("content", "hint"),
-    [({"rows": 3}, "json.dumps"), ([{"type": "text"}], "add_messages")],
+    [({"rows": 3}, "json.dumps"), ([{"type": "tool_use", "id": "c"}], "add_messages")],
     ids=repr,
 )
 def test_misplaced_content_error_names_its_place(content: Any, hint: str) -> None:
@@ -954,8 +954,7 @@ def test_a_second_result_for_one_call_is_kept_as_a_note() -> None:
         7,
         None,
         b"bytes",
-        {"choices": []},
-        {"choices": [{}]},
+        {"choices": [{"text": "Once"}]},
         {"choices": 7},
     ],
     ids=lambda log: "an object" if type(log) is object else repr(log),
@@ -1493,4 +1492,5 @@ def test_late_result_leaves_the_rest_to_be_trimmed() -> None:
     assert "all green" in context.text
     assert context.sources[-1].entries == ("result",)
     tied = memory.build_context("s", budget=50_000)
-    assert tied.messages[2] == {"role": "tool", "tool_call_id": "late", "content": "all green"}
+    late = tied.messages[-1]
+    assert late == {"role": "tool", "tool_call_id": "late--again-64", "content": "all green"}

@@ -37,7 +37,7 @@ from tests.schedules import CANCEL, Tasks, Threads, TurnLock
 SESSION = "s"
 THREADS, EACH_THREAD = 8, 400
 TASKS, EACH_TASK = 200, 6
-INTERRUPTIONS = 2_000  # with each manager
+INTERRUPTIONS = examples(2_000)  # with each manager
 CONFIG = MemoryConfig(
     max_tokens=2_000, max_entries=None, recent_window=4, min_entries_to_compress=2,
     summarize_timeout=None,
@@ -489,6 +489,7 @@ def _some_verb(memory: MemoryManager, rng: random.Random, text: str) -> str | No
 
 
 @needs_alarms
+@pytest.mark.hypothesis  # all of its interruptions by `ci`
 # The alarm may strike between making a coroutine and starting it, or in a destructor: Python warns.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -660,6 +661,7 @@ def test_compression_interrupted_at_its_start_can_run_again(monkeypatch):
     assert memory.compress(SESSION, target_tokens=60).compression_id
 
 
+@pytest.mark.hypothesis  # all of its cancellations by `ci`
 @pytest.mark.parametrize("exclusive", [True, False])
 def test_cancellation_leaves_equal_state_and_no_lock(exclusive):
     asyncio.run(_cancellations(exclusive, INTERRUPTIONS // 2))

@@ -8,6 +8,7 @@ import unicodedata
 from datetime import UTC, datetime
 from pathlib import Path
 
+import memman_cli
 import pytest
 
 import memman
@@ -16,7 +17,7 @@ from memman.display import INVISIBLE, LINE_ENDS
 from memman.entries import Entry, neutralised
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
-REPORT = Path(memman.__file__).parent / "report" / "page" / "text.js"
+REPORT = Path(str(memman_cli.__file__)).parent / "report/page/text.js"
 # Fillers, joiners, selectors and tags that are not format characters.
 IGNORABLE = [
     "\u034f",

@@ -24,13 +24,8 @@ from memman import (
     StoreError,
     TextPart,
 )
-from memman.compression import (
-    ClearToolResults,
-    clear_tool_results,
-    clip_rest,
-    drop_oldest,
-    fold_repeats,
-)
+from memman.compression import ClearToolResults, clip_rest, drop_oldest, fold_repeats
+from memman.compression.stages import clear_tool_results
 from memman.counting.tools import read_tools
 from memman.formats.rules import check
 from memman.stores import MemoryStore

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memman import MemoryConfig, MemoryManager
+from memman import MemoryConfig, MemoryManager, events
 from memman.log import History
 from memman.records import decode, encode
+from memman.testing import record_events
 from tests.examples import examples
 from tests.kinds import InFile, InMemory
 from tests.state_lives import MESSAGES, Life, block, every, lacking, text_of, vague
@@ -29,10 +30,11 @@ SUMMARIZING = ("default", "summary", "summary_buffer")
 @pytest.mark.parametrize("budget", [1_500, 4_000, 16_000])
 @pytest.mark.parametrize("strategy", SUMMARIZING)
 def test_context_has_every_small_user_message(strategy: str, budget: int, summarizer: Any) -> None:
+    rounds = 4 if budget < 16_000 else examples(4, by_default=1)  # of many turns
     with Life(InMemory(), strategy=strategy, max_tokens=budget, summarizer=summarizer) as life:
         for text in MESSAGES:
             life.say(text)
-            for _ in range(4):
+            for _ in range(rounds):
                 life.work(budget // 250, words=budget // 40)
                 life.check_said()
         assert len(life.memory.explain("s").compressions) >= 8
@@ -153,11 +155,10 @@ def test_value_stays_unless_newer_ones_fill_the_block(strategy: str, summarizer:
         for value in values:
             life.memory.add_tool_call("s", "connect", {"host": value}, call_id=value)
             life.memory.add_tool_result("s", "connect", "connected", call_id=value)
-        compressions = 0
-        while compressions < 12:
-            life.work(2)
-            compressions = len(life.memory.explain("s").compressions)
-            assert not lacking(values, life.context()), compressions
+        with record_events(life.memory, [events.CompressionResult]) as compressions:
+            while len(compressions) < 12:
+                life.work(2)
+                assert not lacking(values, life.context()), compressions
 
 
 def test_value_gives_way_only_to_newer_or_more_frequent_ones() -> None:

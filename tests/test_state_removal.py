@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from memman import Entry, InvalidInput, MemmanError, MemoryManager, SessionState
-from memman.archive import redacted_state
+from memman.archive.redaction import redacted_state
 from memman.archive.validation import LogChecker, check_record
 from memman.entries import TokenCount
 from memman.records import encode

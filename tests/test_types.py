@@ -18,8 +18,8 @@ MUTANTS = {
         'has no attribute "delet"',
     ),
     "memman/core/methods.py": (
-        r"session\.add\(new_entry, entry_id,",
-        "session.add(entry_id, new_entry,",
+        r"session\.add\(checked, entry_id,",
+        "session.add(entry_id, checked,",
         'Argument 1 to "add" of ',
     ),
 }

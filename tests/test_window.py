@@ -16,6 +16,7 @@ from memman.records import Compressed, Replacement
 from memman.window import Window, WindowItem
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
+PROMPTED = msgspec.Raw(b'{"memman":{"prompted":"again"}}')
 
 
 def entry(own_id: str, kind: str = "message", role: str = "user", **more: Any) -> Entry:
@@ -54,17 +55,19 @@ def groups(of: Window) -> list[str]:
 
 
 def pairs(of: Window) -> dict[str, str | None]:
-    """Return the result of each call, and None for each result without a call."""
+    """Return the result of each call, and the call of each late result: None for one without."""
     assert of.exchanges is not None  # pairs the items
     calls = {
         item.entry.id: item.result.entry.id if item.result else None
         for item in of.items
         if item.entry.type == "tool_call"
     }
-    orphans = [
-        item.entry.id for item in of.items if item.entry.type == "tool_result" and not item.answers
-    ]
-    return calls | dict.fromkeys(orphans)
+    late = {
+        item.entry.id: item.again.id if item.again else None
+        for item in of.items
+        if item.entry.type == "tool_result" and not item.answers
+    }
+    return calls | late
 
 
 def test_each_message_is_its_own_exchange() -> None:
@@ -96,15 +99,33 @@ def test_adjacent_calls_without_message_ids_run_in_parallel() -> None:
 
 
 def test_entries_between_call_and_result_join_the_exchange() -> None:
-    assert groups(window(call("c", "1"), entry("u"), result("r", "1"), entry("v"))) == [
-        "c u r", "v",
-    ]  # fmt: skip
+    made = window(call("c", "1"), entry("f", "context", "system"), result("r", "1"), entry("v"))
+    assert groups(made) == ["c f r", "v"]
 
 
-def test_interleaved_turns_are_one_exchange() -> None:
+def test_result_behind_a_user_message_is_an_exchange() -> None:
+    made = window(call("c", "1"), entry("u"), result("r", "1"), entry("v"))
+    assert groups(made) == ["c", "u", "r", "v"]
+    assert pairs(made) == {"c": None, "r": "c"}
+
+
+def test_late_result_joins_the_exchange_around_it() -> None:
     made = window(call("c", "1", message_id="m"), entry("u"), call("d", "2", message_id="n"),
                   result("r", "1"), result("s", "2"))  # fmt: skip
-    assert groups(made) == ["c u d r s"]
+    assert groups(made) == ["c", "u", "d r s"]
+    assert pairs(made) == {"c": None, "r": "c", "d": "s"}
+
+
+def test_result_in_a_user_message_with_text_is_in_time() -> None:
+    made = window(call("c", "1"), entry("u", message_id="m"), result("r", "1", message_id="m"))
+    assert pairs(made) == {"c": "r"}
+
+
+def test_result_behind_the_next_reply_is_late() -> None:
+    made = window(call("c", "1"), call("d", "1", metadata_json=PROMPTED),
+                  result("r", "1"), result("s", "1"))  # fmt: skip
+    assert groups(made) == ["c", "d r", "s"]
+    assert pairs(made) == {"c": None, "d": "r", "s": "c"}
 
 
 def test_repeated_ids_pair_by_order() -> None:
@@ -159,7 +180,7 @@ def test_skipped_call_takes_no_result_of_a_later_call(call_id: str | None) -> No
         call("e", call_id), result("s", call_id), entry("v"), call("f", call_id),
         result("t", call_id), result("late", call_id),
     )  # fmt: skip
-    assert pairs(made) == {"c": "late", "d": "r", "e": "s", "f": "t"}
+    assert pairs(made) == {"c": None, "d": "r", "e": "s", "f": "t", "late": "c"}
 
 
 @pytest.mark.parametrize("call_id", ["1", None])
@@ -178,7 +199,7 @@ def test_calls_of_one_turn_are_answered_in_order(
     made = window(
         call("c"), entry("u"), call("d"), *between, call("e"), result("r"), result("s"), result("t")
     )
-    assert pairs(made) == {"c": "t", "d": "r", "e": "s"}
+    assert pairs(made) == {"c": None, "d": "r", "e": "s", "t": "c"}
 
 
 def test_calls_of_two_messages_are_two_turns() -> None:
@@ -191,7 +212,7 @@ def test_result_without_id_and_name_answers_the_newest_turn() -> None:
         call("c", tool="x"), entry("u"), call("d", tool="y"), call("e", tool="z"),
         *[result(name, tool=None) for name in "rst"],
     )  # fmt: skip
-    assert pairs(made) == {"c": "t", "d": "r", "e": "s"}
+    assert pairs(made) == {"c": None, "d": "r", "e": "s", "t": "c"}
 
 
 def test_grown_exchange_has_a_new_tuple() -> None:
@@ -204,8 +225,14 @@ def test_grown_exchange_has_a_new_tuple() -> None:
 
 
 def test_result_without_its_call_answers_none() -> None:
-    made = window(call("c", "1"), result("r", "2"), result("s", "1"), result("t", "1"))
-    assert pairs(made) == {"c": "s", "r": None, "t": None}
+    made = window(call("c", "1"), result("r", "2"), result("s", "1"))
+    assert pairs(made) == {"c": "s", "r": None}
+
+
+def test_second_result_of_a_call_is_late() -> None:
+    made = window(call("c", "1"), result("s", "1"), result("t", "1"))
+    assert groups(made) == ["c s", "t"]
+    assert pairs(made) == {"c": "s", "t": "c"}
 
 
 def test_call_without_result_is_unanswered() -> None:
@@ -286,7 +313,10 @@ def derived(of: Window) -> list[Any]:
     """Return everything that a window derives from its entries."""
     return [
         (
-            [(item.entry.id, item.nth, item.answers, item.unanswered) for item in exchange.items],
+            [
+                (item.entry.id, item.nth, item.answers, item.unanswered, item.again)
+                for item in exchange.items
+            ],
             (exchange.tokens, exchange.pinned, exchange.unanswered),
         )
         for exchange in of.exchanges

