@@ -110,6 +110,8 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
         elif entry.type == "tool_result":
             changes["name"] = names.get(entry.call_id or "")
             changes["is_error"] = entry.call_id in failed
+        elif isinstance(message.get("author_name"), str):
+            changes["name"] = message["author_name"]
         found.append(msgspec.structs.replace(entry, **changes))
     if len(found) == 1 and found[0].type == "message":
         return [msgspec.structs.replace(found[0], message_id=None)]

@@ -15,6 +15,7 @@ from memman.protocols import Format
 from memman.testing import FormatConformance
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+PDF = base64.b64encode(b"%PDF-1.7").decode()
 IMAGE = Content.from_uri(f"data:image/png;base64,{PIXEL}", media_type="image/png")
 
 
@@ -67,7 +68,7 @@ CONVERSATION = dumped(
             Content.from_uri("https://example.com/a.png", media_type="image/png"),
             Content.from_uri("https://example.com/a.pdf", media_type="application/pdf"),
             Content.from_hosted_file("file-1"),
-            Content.from_uri(f"data:application/pdf;base64,{PIXEL}", media_type="application/pdf"),
+            Content.from_uri(f"data:application/pdf;base64,{PDF}", media_type="application/pdf"),
         ],
     ),
     Message("assistant", ["Done."]),
