@@ -14,16 +14,11 @@ from memman_anthropic import AnthropicCounter
 from memman_anthropic.request import request_of
 
 from memman import plugins
-from memman.counting import (
-    CountFailure,
-    RemoteTokenCounter,
-    builtin_specs,
-    explain,
-    model_ref,
-    resolve_remote,
-)
+from memman.counting import CountFailure, RemoteTokenCounter, builtin_specs, explain, model_ref
+from memman.counting.resolution import resolve_remote
 from memman.errors import CounterUnavailable
 from memman.testing import Answer, RemoteCounterConformance, loopback
+from tests.provider_kits import second_client
 
 SPEC = memman_anthropic.memman_token_counters()[0]
 SPECS = [SPEC, *builtin_specs()]
@@ -71,6 +66,7 @@ class TestAnthropic(Anthropics):
         )
 
 
+@second_client
 class TestVertex(Anthropics):
     path = "/projects/p/locations/us-east5/publishers/anthropic/models/count-tokens:rawPredict"
     models = ("vertex/claude-sonnet-4-5", "vertex_ai/claude-sonnet-4-5@20250929")

@@ -16,9 +16,10 @@ from memman import (
     SummaryRequest,
     events,
 )
-from memman.compression import summary_request
+from memman.compression.prompt import summary_request
 from memman.testing import Answer, RemoteSummarizerConformance, loopback, record_events
 from memman.testing.summarizers import conversation
+from tests.provider_kits import second_client
 
 KEY = "key-of-the-test"
 MODEL = "claude-haiku-4-5"
@@ -66,6 +67,7 @@ class TestOfTheEnvironment(Anthropics):
         return memman_summarizer(self.name)
 
 
+@second_client
 class TestVertex(Anthropics):
     path = f"/publishers/anthropic/models/{MODEL}:rawPredict"
 

@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from memman_bedrock import BedrockCounter, counter_spec
+from memman_bedrock import BedrockCounter, clients, counter_spec
 from memman_bedrock.models import bedrock_model
 
 from memman import (
@@ -22,6 +22,7 @@ from memman import (
     MemoryManager,
     ModelRef,
     TokenCount,
+    counting,
     events,
     hookimpl,
     plugins,
@@ -29,6 +30,7 @@ from memman import (
 from memman.counting import CountFailure, RemoteTokenCounter, model_ref
 from memman.testing import Answer, LoopbackServer, RemoteCounterConformance, loopback
 from tests.patience import PATIENCE
+from tests.provider_kits import second_client
 
 BASE = "anthropic.claude-sonnet-4-20250514-v1:0"
 PATH = "/count-tokens"
@@ -64,6 +66,9 @@ def in_environment(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
 @functools.cache  # boto3 reads its description of the service once for a session, and slowly
 def _session() -> boto3.Session:
     return boto3.Session()
+
+
+SESSION_OF = functools.cache(clients._session)  # by region, for the same reason
 
 
 def client_of(url: str, region: str = "us-east-1") -> Any:
@@ -171,6 +176,7 @@ class Bedrocks(RemoteCounterConformance):
         return UNSUPPORTED
 
 
+@second_client
 class TestClientOfOnesOwn(Bedrocks):
     def make_counter(self, url: str) -> BedrockCounter:
         return BedrockCounter(model_ref(BASE), client=client_of(url))
@@ -183,6 +189,7 @@ class TestClientOfTheEnvironment(Bedrocks):
     @pytest.fixture(autouse=True)
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.monkeypatch = monkeypatch
+        monkeypatch.setattr(clients, "_session", SESSION_OF)
 
     def make_counter(self, url: str) -> BedrockCounter:
         in_environment(self.monkeypatch, url)
@@ -547,7 +554,11 @@ def test_failure_is_an_event_and_the_estimate_is_used(
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_server_that_hangs_does_not_hold_up_a_context(bedrock: LoopbackServer) -> None:
+def test_a_server_that_hangs_does_not_hold_up_a_context(
+    bedrock: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty = functools.partial(RemoteTokenCounter, timeout=0.3)
+    monkeypatch.setattr(counting, "RemoteTokenCounter", hasty)
     bedrock.answer_with(Answer(never=True))
     began = monotonic()
     heard, context = heard_and_built()

@@ -9,12 +9,13 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from memman_bedrock import BedrockSummarizer, memman_summarizer
+from memman_bedrock import BedrockSummarizer, clients, memman_summarizer
 
 from memman import InvalidInput, MemoryManager, SummarizerUnavailable, SummaryRequest
-from memman.compression import summary_request
+from memman.compression.prompt import summary_request
 from memman.testing import Answer, RemoteSummarizerConformance, loopback
 from memman.testing.summarizers import conversation
+from tests.provider_kits import second_client
 
 MODEL = "us.anthropic.claude-haiku-4-5-20251001-v1:0"
 PATH = f"/model/{MODEL}/converse"
@@ -39,6 +40,9 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
 @functools.cache  # boto3 reads its description of the service once for a session, and slowly
 def _session() -> boto3.Session:
     return boto3.Session()
+
+
+SESSION_OF = functools.cache(clients._session)  # by region, for the same reason
 
 
 def client_of(url: str) -> Any:
@@ -95,6 +99,7 @@ class Bedrocks(RemoteSummarizerConformance):
         return failed(status, headers=headers)
 
 
+@second_client
 class TestClientOfOnesOwn(Bedrocks):
     def make_summarizer_at(self, url: str) -> BedrockSummarizer:
         return BedrockSummarizer(MODEL, client=client_of(url))
@@ -107,6 +112,7 @@ class TestClientOfTheEnvironment(Bedrocks):
     @pytest.fixture(autouse=True)
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.monkeypatch = monkeypatch
+        monkeypatch.setattr(clients, "_session", SESSION_OF)
 
     def make_summarizer_at(self, url: str) -> Any:
         in_environment(self.monkeypatch, url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import json
 import re
 import subprocess
@@ -27,12 +28,14 @@ from memman import (
     MemoryManager,
     ModelRef,
     TokenCount,
+    counting,
     events,
     plugins,
 )
 from memman.counting import CountFailure, RemoteTokenCounter, model_ref
 from memman.testing import Answer, LoopbackServer, RemoteCounterConformance, loopback
 from tests.patience import PATIENCE
+from tests.provider_kits import second_client
 
 MODEL = "gemini-2.5-flash"
 HELLO = {"role": "user", "parts": [{"text": "hello"}]}
@@ -156,6 +159,7 @@ class TestDeveloper(Googles):
             assert json.loads(tools["parts"][0]["text"]) == [DECLARED]
 
 
+@second_client
 class TestVertex(Googles):
     spec = counter_specs()[1]
     models = ("vertex_ai/gemini-2.5-pro",)
@@ -488,7 +492,11 @@ def test_failure_is_an_event_and_the_estimate_is_used(
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_server_that_hangs_does_not_hold_up_a_context(google: LoopbackServer) -> None:
+def test_a_server_that_hangs_does_not_hold_up_a_context(
+    google: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty = functools.partial(RemoteTokenCounter, timeout=0.3)
+    monkeypatch.setattr(counting, "RemoteTokenCounter", hasty)
     google.answer_with(Answer(never=True))
     began = monotonic()
     heard, context = heard_and_built()

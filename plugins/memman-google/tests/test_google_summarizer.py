@@ -17,9 +17,10 @@ from memman import (
     SummarizerUnavailable,
     SummaryRequest,
 )
-from memman.compression import summary_request
+from memman.compression.prompt import summary_request
 from memman.testing import Answer, RemoteSummarizerConformance, loopback
 from memman.testing.summarizers import conversation
+from tests.provider_kits import second_client
 
 KEY = "key-of-the-test"
 MODEL = "gemini-2.5-flash"
@@ -62,6 +63,7 @@ class Geminis(RemoteSummarizerConformance):
         return Answer(status, {"error": error}, headers or {})
 
 
+@second_client
 class TestVertex(Geminis):
     path = f"/publishers/google{PATH}"
 

@@ -159,7 +159,7 @@ def test_a_text_cut_at_boundaries_counts_as_the_whole(
     law()
 
 
-@pytest.mark.parametrize("after", ["", "x"])
+@pytest.mark.parametrize("after", [pytest.param("", marks=pytest.mark.long), "x"])
 def test_a_run_of_spaces_that_would_panic_is_counted_quickly(
     counters: dict[str, MistralCounter], after: str
 ) -> None:

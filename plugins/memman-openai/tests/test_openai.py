@@ -13,16 +13,11 @@ from memman_openai import OpenAICounter
 from memman_openai.request import request_of
 
 from memman import plugins
-from memman.counting import (
-    CountFailure,
-    RemoteTokenCounter,
-    builtin_specs,
-    explain,
-    model_ref,
-    resolve_remote,
-)
+from memman.counting import CountFailure, RemoteTokenCounter, builtin_specs, explain, model_ref
+from memman.counting.resolution import resolve_remote
 from memman.errors import CounterUnavailable
 from memman.testing import Answer, RemoteCounterConformance, loopback
+from tests.provider_kits import second_client
 
 KEY = "key-of-the-test"
 MODEL = "gpt-5"
@@ -73,6 +68,7 @@ class TestOpenAI(Responses):
         )
 
 
+@second_client
 class TestAzure(Responses):
     path = "/openai/responses/input_tokens"
 

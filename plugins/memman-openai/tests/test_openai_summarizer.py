@@ -17,9 +17,10 @@ from memman import (
     SummarizerUnavailable,
     SummaryRequest,
 )
-from memman.compression import summary_request
+from memman.compression.prompt import summary_request
 from memman.testing import Answer, RemoteSummarizerConformance, loopback
 from memman.testing.summarizers import conversation
+from tests.provider_kits import second_client
 
 KEY = "key-of-the-test"
 MODEL = "gpt-5-mini"
@@ -84,6 +85,7 @@ class TestOfTheEnvironment(OpenAIs):
         return memman_summarizer(self.name)
 
 
+@second_client
 class TestAzure(OpenAIs):
     path = f"/openai/deployments/{MODEL}{CHAT}"
 
