@@ -8,9 +8,8 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from memman_cli.app import memman
 from memman_postgres import memman_store, tables
-
-from memman.cli.app import memman
 
 
 def test_driver_is_imported_with_the_first_store() -> None:
@@ -35,14 +34,14 @@ def test_command_prints_the_script() -> None:
 
 
 def test_command_is_listed_only_with_the_plugin() -> None:
-    code = "from memman.cli import main; main(['--help'])"
+    code = "from memman_cli.app import run; run(['--help'])"
     command = [sys.executable, "-c", code]
     for allowed, there in (("memman-postgres", True), ("", False)):
         environment = os.environ | {"MEMMAN_PLUGINS": allowed}
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         assert ("Sessions in PostgreSQL" in done.stdout) == there
     done = subprocess.run(
-        [sys.executable, "-c", "from memman.cli import main; main(['postgres', 'schema'])"],
+        [sys.executable, "-c", "from memman_cli.app import run; run(['postgres', 'schema'])"],
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")

@@ -13,6 +13,7 @@ import postgres_servers as servers
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
+from memman_cli.app import memman
 from memman_postgres import AsyncPostgresStore, PostgresStore
 from memman_postgres.tables import schema as schema_script
 from postgres_kits import Facade, Kit, ids_in
@@ -23,7 +24,6 @@ from memman import (
     MemoryManager,
     StoreError,
 )
-from memman.cli.app import memman
 from memman.testing.stores import added
 
 pytestmark = pytest.mark.service

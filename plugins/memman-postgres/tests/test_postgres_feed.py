@@ -254,9 +254,8 @@ def test_cursor_of_a_later_copy_is_refused(store: PostgresStore) -> None:
 
 
 def test_killed_followers_see_every_record_once_in_order(url: str) -> None:
-    outcome = follow_under_kills(url, 3.0)
-    assert outcome.records > 6
-    assert outcome.kills >= 2
+    outcome = follow_under_kills(url, 6)
+    assert outcome.records >= 10
     assert outcome.problems == 0, outcome
 
 

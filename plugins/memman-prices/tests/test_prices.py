@@ -194,13 +194,14 @@ def test_own_table_wins_over_the_package(tmp_path: Path, monkeypatch: pytest.Mon
     assert _spent(MemoryManager(model="claude-sonnet-4-5")) == pytest.approx(3)
 
 
-@pytest.mark.parametrize(
-    "text", ["{", '{"m": {"input": 1}}', '{"m": {"input": -1, "output": 2}}', None]
-)
+BROKEN = ("{", '{"m": {"input": 1}}', '{"m": {"input": -1, "output": 2}}')
+
+
+@pytest.mark.parametrize("text", [*BROKEN, None])
 def test_unreadable_own_table_is_named(
     text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session goes on without a figure, and a warning names the file"""
+    """A session goes on without a figure."""
     own = tmp_path / "prices.json"
     if text is not None:
         own.write_text(text)
@@ -208,6 +209,15 @@ def test_unreadable_own_table_is_named(
     with pytest.raises(InvalidInput, match=r"MEMMAN_PRICES names '.*prices.json'"):
         priced("gpt-5")
     assert _spent(MemoryManager(model="gpt-5")) is None
+
+
+@pytest.mark.parametrize("text", [None, *(pytest.param(t, marks=pytest.mark.long) for t in BROKEN)])
+def test_warning_names_an_unreadable_own_table(
+    text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if text is not None:
+        (tmp_path / "prices.json").write_text(text)
+    monkeypatch.setenv("MEMMAN_PRICES", str(tmp_path / "prices.json"))
     program = "from memman.plugins import shared_plugins; from memman.counting import Models;"
     program += "print(Models(shared_plugins).prices('gpt-5'))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

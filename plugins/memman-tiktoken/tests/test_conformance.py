@@ -14,8 +14,6 @@ from memman.testing import CounterConformance
 class _Kit(CounterConformance):
     models = ("gpt-4o", "openai/gpt-4o", "gpt-4.1-mini", "FT:gpt-4.1:org::x", "gpt-3.5-turbo")
     foreign = ("claude-sonnet-4-5", "gemini-2.5-pro", "mistral-large")
-    module = "memman_tiktoken"
-    sdk = "tiktoken"
 
     @property
     def spec(self) -> CounterSpec:  # type: ignore[override]
@@ -24,6 +22,9 @@ class _Kit(CounterConformance):
 
 
 class TestWithTiktoken(_Kit):
+    module = "memman_tiktoken"  # with all backends
+    sdk = "tiktoken"
+
     def make_counter(self) -> LocalCounter:
         return TiktokenCounter(vocabulary.encoding("o200k_base"))
 

@@ -3,7 +3,8 @@
 import pytest
 from memman_tiktoken import memman_token_counters
 
-from memman.counting import builtin_specs, framing_of, model_ref, resolve
+from memman.counting import builtin_specs, model_ref, resolve
+from memman.counting.framing import framing_of
 from memman.testing import CounterConformance
 
 EXACT, _, SCALED = memman_token_counters()
@@ -19,8 +20,6 @@ class TestScaled(CounterConformance):
         "mistral-large-latest",
     )
     foreign = ("somebodys-own-model",)
-    module = "memman_tiktoken"
-    sdk = "tiktoken"
 
     def make_counter(self):
         return SCALED.factory(model_ref("claude-sonnet-4-5"))
