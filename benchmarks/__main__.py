@@ -41,6 +41,7 @@ from benchmarks import (
     stores,
     stream,
     targets,
+    validity,
 )
 from benchmarks.goals import any_failed, report
 from benchmarks.seeded import blind_spots
@@ -109,6 +110,7 @@ def _commands(folder: Path, full: bool) -> list[str]:
         ("roundtrips", roundtrips.main, [*quick, "--data", str(folder)]),
         ("logs", logs.main, [*quick, "--data", str(folder)]),
         ("targets", targets.main, [*quick, "--data", str(folder)]),
+        ("validity", validity.main, ["--requests", "5000" if full else "300"]),
         ("calibration", calibration.main, [str(recorded)]),
     )
     failed = []

@@ -18,8 +18,8 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache, lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -311,18 +311,11 @@ class CacheServer(LoopbackServer):
         }  # fmt: skip
 
 
-@contextmanager
-def serving(count: Count = chars4, clock: Callable[[], float] = monotonic) -> Iterator[CacheServer]:
+def serving(
+    count: Count = chars4, clock: Callable[[], float] = monotonic
+) -> AbstractContextManager[CacheServer]:
     """Run a server for the length of the block."""
-    with CacheServer(count, clock) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.closing.set()
-            server.shutdown()
-            thread.join()
+    return CacheServer(count, clock).running()
 
 
 @cache

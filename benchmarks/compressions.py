@@ -38,7 +38,8 @@ from benchmarks.tables import table
 from benchmarks.tokens import chars4, o200k
 from benchmarks.walk import slope
 from benchmarks.workload import Item, items
-from memman.compression import carry, digest
+from memman.compression.digest import digest
+from memman.compression.state import carry
 from memman.session import state as session_state
 
 # Allowed shares of the window's tokens. Results are most of the tokens, so 0.8 needs no summary.

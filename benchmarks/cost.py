@@ -23,10 +23,10 @@ from benchmarks.memory_use import (
     bytes_per_entry,
     bytes_per_live_session,
 )
+from benchmarks.sampling import Sampler
 from benchmarks.subjects import Memman, MemmanRead, Reference, Subject
 from benchmarks.tables import table
 from benchmarks.tokens import Count, chars4, o200k
-from benchmarks.validity import Sampler
 from benchmarks.walk import Walk, walk
 from benchmarks.workload import Item, items
 from memman import MemoryConfig, events

@@ -47,7 +47,7 @@ from benchmarks.tables import table
 from benchmarks.tokens import o200k
 from benchmarks.trajectories import Message, read_trajectories
 from memman import MemoryConfig, MemoryManager
-from memman.compression import digest
+from memman.compression.digest import digest
 from memman.compression.words import words_of
 from memman.entries import Entry, TokenCount, entry_of, transcript_line
 from memman.formats import format_named

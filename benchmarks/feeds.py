@@ -1,7 +1,7 @@
 """Kill followers and writers of a store's feed, and check that each follower gets every record in order.
 
-    uv run python -m benchmarks.feeds              # SQLite: 6 writers, 2 followers, 30 s
-    uv run python -m benchmarks.feeds postgresql://postgres@127.0.0.1/test [--seconds 30]
+    uv run python -m benchmarks.feeds              # SQLite: 6 writers, 2 followers, 60 kills
+    uv run python -m benchmarks.feeds postgresql://postgres@127.0.0.1/test [--kills 60]
 
 Every process has its own `MemoryManager`. Writers add to shared sessions, and clear some. A follower
 reads the feed of the whole store and writes each record with its cursor to a file. About twice a second
@@ -19,7 +19,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ from memman.stores import open_store
 
 SESSIONS = [f"s{number}" for number in range(8)]
 CONFIG = MemoryConfig(auto_compress=False)
-_PATIENCE = 60.0  # seconds until the followers have begun, and until they have all records
+_PATIENCE = 60.0  # seconds without a new line of any follower: they will not get further
+_FIRST = 10  # records of each follower before the first kill
 _POLL = (0.002, 0.05)
 _PAUSE = 0.002  # most seconds between two records of a writer, so that 2 cores can also read them
 _BETWEEN_KILLS = (0.1, 0.9)  # seconds
@@ -61,9 +62,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def follow_under_kills(
-    url: str, seconds: float, *, writers: int = 6, followers: int = 2, seed: int = 1
+    url: str, kills: int, *, writers: int = 6, followers: int = 2, seed: int = 1
 ) -> Found:
-    """Let processes write and follow for a while, kill them at random, and check the followers' records."""
+    """Let processes write and follow, kill some at random, and check the followers' records."""
     began = time.monotonic()
     open_store(url, shared_plugins).close()
     MemoryManager(counter="chars4").close()  # discovers plugins once, before the forks
@@ -71,7 +72,7 @@ def follow_under_kills(
         notes = [Path(folder) / str(number) for number in range(followers)]
         for note in notes:
             note.touch()
-        kills = _run(url, notes, seconds, writers, random.Random(seed))
+        _run(url, notes, kills, writers, random.Random(seed))
         logs = _logs(url)
         seen = [_places(note) for note in notes]
     return found(logs, seen, kills, time.monotonic() - began)
@@ -103,7 +104,7 @@ def _disorder(seen: Sequence[Place]) -> int:
 # ---------------------------------------------------------------- the run
 
 
-def _run(url: str, notes: Sequence[Path], seconds: float, writers: int, rng: random.Random) -> int:
+def _run(url: str, notes: Sequence[Path], kills: int, writers: int, rng: random.Random) -> None:
     stop = notes[0].with_name("stop")
 
     def writer(_number: int) -> int:
@@ -114,24 +115,20 @@ def _run(url: str, notes: Sequence[Path], seconds: float, writers: int, rng: ran
 
     writing = {number: writer(number) for number in range(writers)}
     following = {number: follower(number) for number in range(len(notes))}
-    _await(lambda: all(note.stat().st_size for note in notes))
-    end, kills = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    _await_records(notes, _FIRST)
+    for _ in range(kills):
         time.sleep(rng.uniform(*_BETWEEN_KILLS))
         living, begun_by = (writing, writer) if rng.random() < 0.2 else (following, follower)
         number = rng.choice(list(living))
         kill(living[number])
         living[number] = begun_by(number)
-        kills += 1
     stop.touch()
     for pid in writing.values():
         if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
             raise RuntimeError("a writer failed")
-    records = len(_logs(url))
-    _await(lambda: all(len(_places(note)) >= records for note in notes))
+    _await_records(notes, len(_logs(url)))
     for pid in following.values():
         kill(pid)
-    return kills
 
 
 def _write(url: str, stop: Path, rng: random.Random) -> None:
@@ -154,10 +151,15 @@ def _follow(url: str, note: Path) -> None:
             os.write(output, f"{item.cursor} {item.session_id} {item.seq}\n".encode())
 
 
-def _await(met: Callable[[], bool]) -> None:
-    """Wait until a condition is true, at most for `_PATIENCE` seconds; the checks find what is missing."""
+def _await_records(notes: Sequence[Path], records: int) -> None:
+    """Wait until each follower has so many records, or none gets any more; the checks find the rest."""
+    seen: list[int] = []
     deadline = time.monotonic() + _PATIENCE
-    while not met() and time.monotonic() < deadline:
+    while min(now := [len(_places(note)) for note in notes]) < records:
+        if now != seen:
+            seen, deadline = now, time.monotonic() + _PATIENCE
+        elif time.monotonic() > deadline:
+            return
         time.sleep(0.02)
 
 
@@ -186,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "url", nargs="?", help="of a PostgreSQL database (default: a new SQLite file)"
     )
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--writers", type=int, default=6)
     parser.add_argument("--followers", type=int, default=2)
     given = parser.parse_args(arguments)
@@ -203,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measured(url: str, given: Any) -> Found:
-    return follow_under_kills(url, given.seconds, writers=given.writers, followers=given.followers)
+    return follow_under_kills(url, given.kills, writers=given.writers, followers=given.followers)
 
 
 if __name__ == "__main__":

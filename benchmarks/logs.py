@@ -22,6 +22,8 @@ from statistics import median
 from time import perf_counter, process_time
 
 import msgspec
+from memman_cli.app import run as memman
+from memman_cli.logs import read_log
 
 from benchmarks.goals import TIME_NOISE, Goal, any_failed, report
 from benchmarks.processes import highest
@@ -29,8 +31,6 @@ from benchmarks.tables import table
 from benchmarks.trajectories import read_trajectories
 from benchmarks.usage import SHARED
 from memman import MemoryManager
-from memman.cli import main as memman
-from memman.cli.logs import read_log
 
 _QUICK, _FULL = 101_000, 1_000_000
 _TEXT = (

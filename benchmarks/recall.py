@@ -241,7 +241,7 @@ def fill(memory: MemoryManager, recorded: Path, tokens: int) -> list[str]:
             left -= len(texts[-1])
         if left < 0:
             return texts
-    for item in items(tokens):
+    for item in items(tokens // 16):  # an item has some hundred characters
         texts.append(searchable(add(memory, item, _SESSION)))
         left -= len(texts[-1])
         if left < 0:

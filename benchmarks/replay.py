@@ -27,7 +27,7 @@ from memman import (
     StateError,
     events,
 )
-from memman.archive import Shown
+from memman.archive.document import Shown
 from memman.formats import rules
 from memman.records import Added, Compressed, Opened, Record
 

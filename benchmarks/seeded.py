@@ -52,6 +52,7 @@ BAD: dict[str, dict[str, list[Message]]] = {
         "text.surrogate": [{"role": "user", "content": _LONE}],
         "system.shape": [_USER],
         "shape.message": [{"role": "bot", "content": "Hello."}],
+        "shape.unknown-key": [{"role": "user", "content": "Hello.", "ts": 1}],
         "shape.content": [{"role": "user", "content": None}],
         "shape.tool-calls": [_calls()],
         "content.empty": [{"role": "assistant", "content": None}],
@@ -69,6 +70,7 @@ BAD: dict[str, dict[str, list[Message]]] = {
         "text.surrogate": [_asked(_text(_LONE))],
         "system.shape": [_USER],
         "shape.message": [{"role": "system", "content": "Be brief."}],
+        "shape.unknown-key": [{"role": "user", "content": "Hello.", "ts": 1}],
         "shape.block": [_asked({"text": "Hello."})],
         "shape.block-role": [_asked(_use())],
         "order.first-not-user": [_ASSISTANT, _USER],
@@ -86,6 +88,9 @@ BAD: dict[str, dict[str, list[Message]]] = {
         "content.whitespace": [_asked(_text("Hello."), _text(" \n"))],
         "content.trailing-ws": [_USER, _said(_text("It is "))],
         "result.empty-error": [_USER, _said(_use()), _asked(_result(content="", is_error=True))],
+        "pair.server-tool": [_USER, _said({"type": "server_tool_use", "id": "s"}), _USER],
+        "block.half": [_USER, _said({"type": "thinking", "thinking": "Hm.", "signature": ""})],
+        "marks.too-many": [_asked(*5 * [_text("Hello.") | {"cache_control": {}}])],
     },
 }
 

@@ -53,6 +53,7 @@ GEMINI = [
     Seed("system.shape", -1, [_HI], [_HI], bad_system=" ", good_system="be brief"),
     Seed("shape.message", 0, [{"role": "assistant", "parts": [{"text": "hi"}]}], [_HI]),
     Seed("shape.message", 0, [_user()], [_HI]),
+    Seed("shape.unknown-key", 0, [{**_HI, "ts": 1}], [_HI]),
     Seed("shape.part", 0, [_user({})], [_HI]),
     Seed("shape.part", 0, [_user({"thought": True})], [_HI]),
     Seed("shape.part", 0, [_user({"text": 3})], [_HI]),
@@ -76,6 +77,18 @@ GEMINI = [
         2,
         [_HI, _model(_function_call(id="a")), _user(_response(id="b"))],
         [_HI, _model(_function_call(id="a")), _user(_response(id="a"))],
+    ),
+    Seed(
+        "pair.server-tool",
+        1,
+        [_HI, _model({"executableCode": {"id": "a", "code": "1"}}), _HI],
+        [_HI, _model({"executableCode": {"code": "1"}}), _HI],
+    ),
+    Seed(
+        "pair.server-tool",
+        1,
+        [_HI, _model({"toolResponse": {"id": "a"}}), _HI],
+        [_HI, _model({"toolCall": {"id": "a"}}, {"toolResponse": {"id": "a"}}), _HI],
     ),
     Seed(
         "pair.response-alone",
@@ -128,6 +141,8 @@ def _document(name: str) -> Message:
 
 _ASKED, _SAID = _asked({"text": "hi"}), _said({"text": "hello"})
 _USED = [_ASKED, _said(_use()), _asked(_result())]
+_SERVED = {"toolUse": {**_use("s1")["toolUse"], "type": "server_tool_use"}}
+_FOUND = _result("s1", type="nova_grounding_result")
 
 BEDROCK = [
     Seed("request.empty", -1, [], [_ASKED]),
@@ -135,6 +150,7 @@ BEDROCK = [
     Seed("system.shape", -1, [_ASKED], [_ASKED], bad_system=[], good_system=[{"text": "be brief"}]),
     Seed("shape.message", 0, [{"role": "user", "content": "hi"}], [_ASKED]),
     Seed("shape.message", 0, [_asked()], [_ASKED]),
+    Seed("shape.unknown-key", 0, [{**_ASKED, "ts": 1}], [_ASKED]),
     Seed("shape.block", 0, [_asked({})], [_ASKED]),
     Seed("shape.block", 0, [_asked({"text": None})], [_ASKED]),
     Seed("shape.block-role", 0, [_asked(_use())], _USED),
@@ -152,6 +168,19 @@ BEDROCK = [
     Seed(
         "pair.duplicate-result", 2, [_ASKED, _said(_use()), _asked(_result(), _result())], _USED
     ),
+    Seed(
+        "pair.server-tool",
+        1,
+        [_ASKED, _said(_SERVED), _ASKED],
+        [_ASKED, _said(_SERVED, _FOUND), _ASKED],
+    ),
+    Seed(
+        "pair.server-tool",
+        1,
+        [_ASKED, _said(_FOUND), _ASKED],
+        [_ASKED, _said(_SERVED, _FOUND), _ASKED],
+    ),
+    Seed("shape.block-role", 0, [_asked(_FOUND)], [_ASKED], also=frozenset({"pair.server-tool"})),
     Seed(
         "pair.result-first",
         2,
@@ -227,6 +256,9 @@ RESPONSES = [
     Seed("text.surrogate", 0, [_message("user", _LONE)], [_SPOKEN]),
     Seed("system.shape", -1, [_SPOKEN], [_message("system", "be brief")], bad_system="be brief"),
     Seed("shape.message", 0, [{"content": "hi"}], [_SPOKEN]),
+    Seed("shape.unknown-key", 0, [{**_SPOKEN, "created_by": "u"}], [_SPOKEN]),
+    Seed("shape.item-type", 1, [_SPOKEN, {"type": "ghost_snapshot", "id": "g"}],
+         [_SPOKEN, {"type": "item_reference", "id": "g"}]),
     Seed("shape.message", 0, [_message("tool", "hi")], [_SPOKEN]),
     Seed("shape.content", 0, [_message("user", None)], [_SPOKEN]),
     Seed("shape.content", 1, [_call(), _output(output={"a": 1})], _PAIR),
@@ -282,6 +314,7 @@ MISTRAL = [
     Seed("text.surrogate", 0, [_message("user", _LONE)], [_SPOKEN]),
     Seed("system.shape", -1, [_SPOKEN], [_message("system", "be brief"), _SPOKEN],
          bad_system="be brief"),
+    Seed("shape.unknown-key", 0, [{**_SPOKEN, "ts": 1}], [_SPOKEN]),
     Seed("shape.message", 0, [_message("developer", "be brief"), _SPOKEN],
          [_message("system", "be brief"), _SPOKEN]),
     Seed("shape.content", 0, [_message("user", None)], [_SPOKEN]),

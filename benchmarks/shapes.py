@@ -23,10 +23,10 @@ import msgspec
 
 from benchmarks.goals import RATIO_NOISE, Goal, any_failed, report
 from benchmarks.instruments import Instruments
+from benchmarks.sampling import Checker
 from benchmarks.subjects import Memman, MemmanRead, Reference, Showing, Shown
 from benchmarks.tables import table
 from benchmarks.tokens import FAST, Count, o200k, o200k_counts
-from benchmarks.validity import Checker
 from benchmarks.walk import walk
 from benchmarks.workload import Item, items, transcripts
 

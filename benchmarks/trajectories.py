@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-
-from memman.cli.demo_log import demo_messages
+from memman_cli.demo_log import demo_messages
 
 Message = dict[str, Any]
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
