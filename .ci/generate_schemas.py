@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from memman_cli import answers
 
 from memman.archive import SessionState
-from memman.cli import answers
 from memman.records import Record
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
