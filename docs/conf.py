@@ -63,7 +63,7 @@ html_css_files = ["memman.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_logo = html_favicon = "_static/memman.svg"
-# The colours and type of the report (memman/report/page/report.css), light and dark: one house.
+# The colours and type of the report (memman_cli/report/page/report.css), light and dark: one house.
 COLOURS = {
     "color-background-primary": ("#ffffff", "#111214"),
     "color-background-secondary": ("#f8f7f5", "#141518"),
