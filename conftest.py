@@ -295,12 +295,13 @@ pytest_collect_file = SybilCollection(
             "docs/*.md",
             "docs/*/*.md",
             excludes=(*_LOOPS, *_COMMANDS, *_ELSEWHERE, *_lacking()),
+            fixtures=("page_folder",),
         ),
-        _pages(*_LOOPS, fixtures=("provider",)),
+        _pages(*_LOOPS, fixtures=("page_folder", "provider")),
         _pages(
             *_COMMANDS,
             excludes=tuple(_lacking()),
-            fixtures=("folder",),
+            fixtures=("page_folder",),
             more=(CodeBlockParser("console", _in_turn(_run_commands)),),
         ),
     )
@@ -308,8 +309,8 @@ pytest_collect_file = SybilCollection(
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder in which a page of the command is followed."""
+def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder in which a page is followed, so that its files are not left in the checkout."""
     path = tmp_path_factory.mktemp("page")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
