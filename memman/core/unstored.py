@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from memman.core.resolver import Resolver
+from memman.counting.media import media_fault
 from memman.display import safe_repr
 from memman.entries import NOT_COUNTED, Entry, NewEntry, entry_of
 from memman.errors import FormatError
-from memman.formats.lenient import parsed_messages, read_messages
+from memman.formats.lenient import parsed_messages, read_messages, with_notes
 from memman.formats.streams import whole
 from memman.ids import entry_id
 from memman.session.shared import Shared
@@ -66,7 +67,9 @@ class Unstored:
             isinstance(messages, str) and form.name != "text"
         ):
             raise FormatError(f"messages must be a list of them, not {safe_repr(messages, 60)}")
-        parsed = parsed_messages(form, plain, keep=True)
+        parsed = [
+            with_notes(each, media_fault) for each in parsed_messages(form, plain, keep=True)
+        ]
         return form.name, [
             self._entry(new_entry, entry_id(f"{prefix}{index}", number), prefix)
             for index, of_message in groupby(parsed, key=attrgetter("message_index"))

@@ -16,7 +16,8 @@ from typing import Any, Final
 from memman.counting.images import decoded
 from memman.entries import Content, FilePart, ImagePart, OpaquePart, Part, decode_json, strings_in
 from memman.formats.wire.kinds import Unit
-from memman.formats.wire.reading import kind_of
+from memman.formats.wire.reading import kind_of, values_at
+from memman.formats.wire.tables import body_of
 
 _BEGINNINGS: Final = (
     (b"%PDF-", "application/pdf"),
@@ -33,8 +34,11 @@ _OF_MP4: Final = {b"M4A ": "audio/mp4", b"heic": "image/heic", b"avif": "image/a
 _UNITS: Final[dict[str, Unit]] = {
     "audio": "seconds", "video": "frames", "image": "pixels", "text": "text",
 }  # fmt: skip
+_OF_FILES: Final = {"pages", "pixels", "seconds", "frames"}
 _KEYS_OF_TYPE: Final = ("media_type", "mimeType", "mime_type")
 _KEYS_OF_DATA: Final = ("data", "bytes", "file_data")
+# What is said of a file besides the file itself.
+_KEYS_BESIDE: Final = {"type", "format", "detail", "name", "title", "filename", *_KEYS_OF_TYPE}
 # Providers compare the data with these types; other types have several names.
 _EXACT: Final = {"application/pdf", "image/png", "image/jpeg", "image/gif", "image/webp"}
 _SHORTEST: Final = 64  # characters of a file in other data
@@ -101,20 +105,29 @@ def media_fault(content: Content) -> str:
     """Return why no provider can read a file or image in a content, "" if nothing shows that."""
     parts = () if isinstance(content, str) else content
     faults = (_fault(*source) for part in parts for source in _sources(part))
+    urls = (part.url for part in parts if isinstance(part, ImagePart | FilePart) and part.url)
+    if any(":" not in url and "/" not in url for url in urls):
+        return "the URL of a file or image has no scheme"
     return next(filter(None, faults), "")
 
 
 def _sources(part: Part) -> Iterator[tuple[str, str]]:
-    """Yield the inline data of a part, each with its declared media type."""
+    """Yield the inline data and the URLs of a part, each with its declared media type."""
     if isinstance(part, ImagePart | FilePart):
-        found = [part.url if (part.url or "").startswith("data:") else part.data]
+        found = [part.data if part.url is None else part.url]
         around: Any = {"media_type": part.media_type or ""}
     elif isinstance(part, OpaquePart):
         around = decode_json(part.block)
         kind = kind_of(part.format, around) if isinstance(around, dict) else None
-        units = {price.by for price in kind.prices} if kind is not None else set()
-        plain = units.isdisjoint(_UNITS.values()) and "pages" not in units
-        found = [text for key, text in strings_in(around) if key in _KEYS_OF_DATA and not plain]
+        prices = [] if kind is None else [each for each in kind.prices if each.by in _OF_FILES]
+        if not prices:
+            return
+        strings = [(key, text) for key, text in strings_in(around) if key not in _KEYS_BESIDE]
+        found = [text for key, text in strings if key in _KEYS_OF_DATA]
+        found += [] if any(text for _, text in strings) else [""]
+        body = body_of(part.format, around)
+        priced = (value for price in prices for value in values_at(body, price.path))
+        found += [value for value in priced if isinstance(value, str)]
     else:
         return
     for source in found:
@@ -125,14 +138,20 @@ def _sources(part: Part) -> Iterator[tuple[str, str]]:
 
 def _fault(source: str, declared: str) -> str:
     head, _, _ = source[:_HEAD].partition(",")
+    if ":" in head and not source.startswith("data:"):  # the URL of a file
+        return ""
     data = decoded(source)
     if data is None:
         links = source.startswith("data:") and not head.endswith(";base64")
-        return "" if links else "the data of a file or image is not base64"
+        return "" if links else "the data of a file or image is neither base64 nor a URL"
     found, declared = media_type_of(data), declared.replace("image/jpg", "image/jpeg")
+    if not data:
+        return "a file or image has no data"
+    if not found and len(data) > _SHORTEST // 4 and data[:_HEAD].isascii():
+        found = "" if b"%PDF-" in data[:_HEAD] else "text"
     if found and declared and found != declared and {found, declared} & _EXACT:
         return f"the data of a file or image is {found}, not {declared} as its media type says"
-    return "" if data else "a file or image has no data"
+    return ""
 
 
 def _unpacked(data: bytes) -> bytes:

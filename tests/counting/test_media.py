@@ -264,6 +264,14 @@ UNREADABLE: list[tuple[str, Message]] = [
     ("gemini", {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": GIF}}]}),
     ("bedrock", said({"image": {"format": "png", "source": {"bytes": GIF}}})),
     ("mistral", said({"type": "document_url", "document_url": "data:application/pdf;base64,@@"})),
+    ("mistral", said({"type": "input_audio", "input_audio": "@@"})),
+    ("anthropic", said({"type": "image"})),
+    ("anthropic", said({"type": "image", "source": {"type": "url", "url": ""}})),
+    ("anthropic", said(picture("image/png", encoded(b"a text that nobody has drawn")))),
+    ("openai-chat", said({"type": "image_url", "image_url": {}})),
+    ("openai-responses", said({"type": "input_image", "image_url": ""})),
+    ("gemini", {"role": "user", "parts": [{"inlineData": {}}]}),
+    ("bedrock", said({"image": {"format": "png", "source": {}}})),
 ]
 
 
@@ -281,15 +289,17 @@ def test_data_that_no_provider_reads_is_refused(form, message):
     assert "@@" not in request
     assert GIF not in request
     assert entry.text.startswith("[memman: ")
+    fitted = memory.fit_messages([message], format=form).messages
+    assert "[memman: " in str(fitted)
 
 
 @pytest.mark.parametrize("part", [
-    ImagePart(data="%%%"), ImagePart(data=""), ImagePart(data=GIF, media_type="image/png"),
+    ImagePart(url="no data"), ImagePart(data="%%%"), ImagePart(data=""), ImagePart(data=GIF, media_type="image/png"),
     ImagePart(url="data:image/png;base64,@@"), FilePart(data="a", media_type="application/pdf"),
 ])  # fmt: skip
 def test_part_that_no_provider_reads_is_refused(part):
     memory = MemoryManager()
-    with pytest.raises(InvalidInput, match="data"):
+    with pytest.raises(InvalidInput, match=r"data|scheme"):
         memory.add_user_message("s", [part])
     memory.add_user_message("s", [part], unknown="keep")
 
