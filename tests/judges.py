@@ -230,7 +230,11 @@ class ResponsesJudge(Judge):
             case "apply_patch_call":
                 return {**item, "operation": {"type": "delete_file", "path": f"{name}.py"}}
             case "computer_call":
-                check = {"id": f"cu_{name}", "code": "malicious_instructions", "message": "Is it safe?"}
+                check = {
+                    "id": f"cu_{name}",
+                    "code": "malicious_instructions",
+                    "message": "Is it safe?",
+                }
                 checks = [check] if self._made % 2 else []
                 return {**item, "action": {"type": "screenshot"}, "pending_safety_checks": checks}
         return {

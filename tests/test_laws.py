@@ -560,7 +560,9 @@ class Laws(RuleBasedStateMachine):
             return
         answered = next(each for each in able if each.turn == able[-1].turn)
         self.open_calls.remove(answered)
-        if not note_of(result, "call"):  # a late result is shown with its call again, wherever that is
+        if not note_of(
+            result, "call"
+        ):  # a late result is shown with its call again, wherever that is
             self.pairs.append((answered.id, result.id))
 
     @rule(call_id=st.sampled_from([None, "gone"]))

@@ -24,7 +24,9 @@ from tests.mutations import change
 
 TARGETS = [form.name for form in builtin_formats() if form.name in RULES]
 NOTHING_TO_SEND = "request.empty"
-NEW_TYPE = "shape.item-type"  # an item of an unknown type may be one that the provider added: it is sent
+NEW_TYPE = (
+    "shape.item-type"  # an item of an unknown type may be one that the provider added: it is sent
+)
 
 
 @pytest.mark.parametrize("form", CONVERSATIONS)

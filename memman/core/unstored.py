@@ -67,9 +67,7 @@ class Unstored:
             isinstance(messages, str) and form.name != "text"
         ):
             raise FormatError(f"messages must be a list of them, not {safe_repr(messages, 60)}")
-        parsed = [
-            with_notes(each, media_fault) for each in parsed_messages(form, plain, keep=True)
-        ]
+        parsed = [with_notes(each, media_fault) for each in parsed_messages(form, plain, keep=True)]
         return form.name, [
             self._entry(new_entry, entry_id(f"{prefix}{index}", number), prefix)
             for index, of_message in groupby(parsed, key=attrgetter("message_index"))

@@ -179,6 +179,10 @@ def read_part(
     """Return a block as a part and its other keys; opaque if `known` and `wire` would not restore it."""
     if not is_typed(block):
         raise FormatError(f"a part of a content must be a dict with a type, not {shape_of(block)}")
+    text = block.get("text")
+    if isinstance(text, str) and (found := reading(form, block)).startswith(f"{text}\n"):
+        sources = found.removeprefix(f"{text}\n").replace("\n", ", ")
+        return msgspec.structs.replace(opaque(form, block), text=f"{text} [{sources}]"), {}
     if block["type"] == "text":
         text = "" if block.get("text") is None else block["text"]
         if not isinstance(text, str):

@@ -311,12 +311,19 @@ def test_half_a_block_stays_in_the_log_and_out_of_requests(block):
 @pytest.mark.parametrize("key", ["id", "call_id"])
 def test_output_of_a_local_shell_has_either_key(key):
     run = {"type": "exec", "command": ["ls"], "env": {}}
-    call = {"type": "local_shell_call", "id": "l", "call_id": "c", "status": "completed", "action": run}
+    call = {
+        "type": "local_shell_call",
+        "id": "l",
+        "call_id": "c",
+        "status": "completed",
+        "action": run,
+    }
     output = {"type": "local_shell_call_output", key: "c", "output": "a.py"}
     memory = MemoryManager(counter="chars4")
-    memory.add_messages("s", [{"role": "user", "content": "Look."}, call, output], "openai-responses")
+    memory.add_messages(
+        "s", [{"role": "user", "content": "Look."}, call, output], "openai-responses"
+    )
     assert memory.build_context("s", format="openai-responses").messages[1:] == [call, output]
-
 
 
 @pytest.mark.parametrize(
