@@ -294,8 +294,9 @@ def test_data_that_no_provider_reads_is_refused(form, message):
 
 
 @pytest.mark.parametrize("part", [
-    ImagePart(url="no data"), ImagePart(data="%%%"), ImagePart(data=""), ImagePart(data=GIF, media_type="image/png"),
-    ImagePart(url="data:image/png;base64,@@"), FilePart(data="a", media_type="application/pdf"),
+    ImagePart(url="no data"), ImagePart(data="%%%"), ImagePart(data=""),
+    ImagePart(data=GIF, media_type="image/png"), ImagePart(url="data:image/png;base64,@@"),
+    FilePart(data="a", media_type="application/pdf"),
 ])  # fmt: skip
 def test_part_that_no_provider_reads_is_refused(part):
     memory = MemoryManager()
