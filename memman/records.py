@@ -269,7 +269,8 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
     `input_tokens` includes `cached_tokens`, read from the provider's cache, and `cache_written_tokens`;
     `cache_written_1h_tokens` of these are kept for an hour. `estimated` is memman's estimate, `counted` the
     same without calibration, and `learned` the calibration after this report. `hidden_tokens` are those of
-    the era that compressions kept out of the request. `broke_cache` is whether the provider had lost a part
+    the era that compressions kept out of the request, and `cleared_tokens` those that the provider itself
+    left out of it, by its context editing. `broke_cache` is whether the provider had lost a part
     of the previous request's cached prefix. `charge` is the price, None if it is unknown.
     """
 
@@ -287,6 +288,7 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
     hidden_tokens: int = 0
     broke_cache: bool = False
     charge: Charge | None = None
+    cleared_tokens: int = 0
 
 
 Record = (

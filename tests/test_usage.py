@@ -301,3 +301,42 @@ def test_usage_of_another_process_corrects_the_next_context(
         expected = theirs.build_context("s").tokens.tokens
         assert more + 1.1 * (more - counted) < expected < more + 1.5 * (more - counted)
         assert ours.build_context("s").tokens.tokens == expected
+
+
+def test_tokens_cleared_by_the_provider_are_not_counted() -> None:
+    memory = MemoryManager(model="claude-sonnet-4-5", format="anthropic")
+    memory.add_user_message("s", "Read the files.")
+    for number in range(10):
+        call = memory.add_tool_call("s", "read", {"path": f"{number}.txt"})
+        memory.add_tool_result("s", "read", "word " * 1_000, call_id=call.call_id)
+    whole = memory.build_context("s").tokens.tokens
+    memory.add_messages("s", cleared_reply(whole - 8_000, 8_000))
+    small = memory.build_context("s").tokens.tokens
+    assert whole - 8_100 < small < whole - 7_900
+    stats = memory.get_stats("s")
+    assert stats.active_tokens + stats.overhead_tokens <= small
+    assert stats.drift is not None
+    assert abs(stats.drift) < 0.05
+    memory.compress("s", target_tokens=2_000)  # the provider clears anew then, or nothing
+    assert memory.get_stats("s").overhead_tokens >= 0
+
+
+def test_report_that_is_merely_too_small_takes_nothing_away() -> None:
+    memory = MemoryManager(model="claude-sonnet-4-5", format="anthropic")
+    memory.add_user_message("s", "word " * 10_000)
+    whole = memory.build_context("s").tokens.tokens
+    memory.add_messages("s", cleared_reply(whole - 8_000, 0))
+    assert memory.build_context("s").tokens.tokens >= whole
+
+
+def cleared_reply(tokens: int, cleared: int) -> dict[str, Any]:
+    """Return a response of Anthropic's whose context editing cleared tokens of the request."""
+    edit = {"type": "clear_tool_uses_20250919", "cleared_input_tokens": cleared}
+    return {
+        "type": "message",
+        "role": "assistant",
+        "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": "All ten say word."}],
+        "usage": {"input_tokens": tokens, "output_tokens": 5},
+        "context_management": {"applied_edits": [edit] if cleared else []},
+    }

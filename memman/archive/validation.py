@@ -227,7 +227,7 @@ def _check_usage(record: UsageReported) -> None:
     _check_tokens(record.input_tokens, record.output_tokens)
     _check_tokens(record.cached_tokens, record.cache_written_tokens)
     _check_tokens(record.cache_written_1h_tokens, record.hidden_tokens)
-    _check_tokens(record.estimated, record.counted)
+    _check_tokens(record.estimated, record.counted, record.cleared_tokens)
     if record.charge is not None:
         _check_dollars(*msgspec.structs.astuple(record.charge))
 

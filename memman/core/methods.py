@@ -58,7 +58,7 @@ from memman.explain import Explanation
 from memman.formats import FormatName
 from memman.formats.lenient import read_messages, with_notes
 from memman.formats.parts import read_compaction
-from memman.formats.plain import is_empty_reply, plain_message, reported_usage
+from memman.formats.plain import cleared_tokens, is_empty_reply, plain_message, reported_usage
 from memman.formats.streams import whole
 from memman.formats.wire.tables import needs_of
 from memman.protocols import FeedItem, SessionInfo, SummarizeCallback, Summarizer
@@ -295,24 +295,28 @@ class AsyncMethods:
         for each in new_entries:
             if not keep and (fault := media_fault(each.content)):
                 raise FormatError(f"message {each.message_index}: {fault}", each.message_index)
-        usage = self._readable_usage(reported_usage(given))
+        usage = self._readable_usage(given)
         if not new_entries and usage is None:
             return []
         session = self._core.sessions.get(session_id)
         return await session.add_messages(new_entries, ids, pinned, encoded, compress, usage)
 
-    def _readable_usage(self, usage: Any) -> UsageReported | None:
+    def _readable_usage(self, response: Any) -> UsageReported | None:
         """Return a response's usage; None, with a warning, if it cannot be read."""
+        usage = reported_usage(response)
         if usage is None:
             return None
         try:
-            return self._usage_record(billed_tokens(usage), None)
+            return self._usage_record(billed_tokens(usage), None, response)
         except InvalidInput as error:
             logger.warning("the usage of a response was not recorded: %s", error)
             return None
 
-    def _usage_record(self, billed: BilledTokens, model: str | None) -> UsageReported:
-        return usage_of(billed, self._core.shared.new_id(), self._core.shared.clock(), model)
+    def _usage_record(
+        self, billed: BilledTokens, model: str | None, response: Any
+    ) -> UsageReported:
+        shared, cleared = self._core.shared, cleared_tokens(response)
+        return usage_of(billed, shared.new_id(), shared.clock(), model, cleared)
 
     async def record_usage(
         self,
@@ -358,7 +362,7 @@ class AsyncMethods:
             cache_written_tokens=cache_written_tokens,
             cache_written_1h_tokens=cache_written_1h_tokens,
         )
-        record = self._usage_record(billed, model)
+        record = self._usage_record(billed, model, usage)
         await (await self._core.sessions.existing(session_id)).record_usage(record)
 
     async def record_overflow(

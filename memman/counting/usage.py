@@ -56,9 +56,9 @@ class BilledTokens(NamedTuple):
 
 
 def usage_of(
-    billed: BilledTokens, record_id: str, at: datetime, model: str | None
+    billed: BilledTokens, record_id: str, at: datetime, model: str | None, cleared: int = 0
 ) -> UsageReported:
-    """Return the record of a request's tokens.
+    """Return the record of a request's tokens; the provider `cleared` others itself.
 
     Raises `InvalidInput` for a number out of range, or for more cached tokens than input tokens.
     """
@@ -85,6 +85,7 @@ def usage_of(
         cached_tokens=billed.cached,
         cache_written_tokens=billed.cache_written,
         cache_written_1h_tokens=billed.cache_written_1h,
+        cleared_tokens=cleared,
     )
 
 

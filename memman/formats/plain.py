@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from memman.display import format_error, safe_repr
-from memman.entries import NewEntry, check_new_entry, plain_json
+from memman.entries import MOST_TOKENS, NewEntry, check_new_entry, plain_json
 from memman.errors import FormatError, InvalidInput
 from memman.extents import check_extent
 
@@ -163,6 +163,15 @@ def reported_usage(given: Any) -> Any:
     if not hasattr(given, "model_dump"):
         return None
     return getattr(given, "usage", None) or getattr(given, "usage_metadata", None)
+
+
+def cleared_tokens(response: Any) -> int:
+    """Return the tokens that a provider's context editing left out of a request, by its response."""
+    found = 0
+    for edit in field_of(field_of(response, "context_management"), "applied_edits") or ():
+        tokens = field_of(edit, "cleared_input_tokens")
+        found += tokens if isinstance(tokens, int) and 0 <= tokens <= MOST_TOKENS else 0
+    return min(found, MOST_TOKENS)
 
 
 def plain_message(index: int, message: Any, inside: bool) -> Any:

@@ -183,6 +183,8 @@ def _join_anthropic(pieces: Sequence[JSON]) -> _Fields:
             _add_to_block(blocks.setdefault(index, {}), piece["delta"], index, inputs)
         elif kind == "message_delta":
             message |= piece["delta"]
+            if edited := piece.get("context_management"):
+                message["context_management"] = edited
             billed = {
                 key: value for key, value in piece.get("usage", {}).items() if value is not None
             }

@@ -13,11 +13,15 @@ from memman.records import Learned, UsageReported
 
 
 class CalibrationPoint(msgspec.Struct, frozen=True, gc=False):
-    """The last report of a model: the window's epoch, the reported tokens, and our own count."""
+    """The last report of a model: the window's epoch, the reported tokens, and our own count.
+
+    The provider's context editing left `cleared` tokens out of the request.
+    """
 
     epoch: int
     reported: int
     counted: int
+    cleared: int
 
 
 class ProviderCount(msgspec.Struct, frozen=True):
@@ -64,7 +68,9 @@ class Calibration:
         if report.learned is not None:
             key = model_key(report.model)
             self._learned = {**self._learned, key: report.learned}
-            point = CalibrationPoint(epoch, report.input_tokens, report.counted)
+            point = CalibrationPoint(
+                epoch, report.input_tokens, report.counted, report.cleared_tokens
+            )
             self._points = {**self._points, key: point}
 
     def confirm(self, count: ProviderCount) -> None:
@@ -89,7 +95,8 @@ class Calibration:
         """Return the tokens that a provider will count in addition to our own `counted`.
 
         `reserved` are the tokens kept free for text that memman never sees. Reports include those. A
-        provider's own count does not, and may also be below ours. A report adds at most `headroom`.
+        provider's own count does not, and may also be below ours. A report adds at most `headroom`, and
+        takes away what the provider cleared of the request, until the window changes its shape.
         """
         key = model_key(model)
         known = self._learned.get(key)
@@ -97,7 +104,8 @@ class Calibration:
             point = self._points.get(key)
             anchored = point is not None and point.epoch == epoch
             reported = predicted(known, counted, anchored=anchored)
-            return max(reserved, min(reported - counted, headroom))
+            cleared = point.cleared if point is not None and anchored else 0
+            return max(reserved - cleared, min(reported - counted, headroom))
         confirmed = self.confirmed
         if confirmed is None or confirmed.epoch != epoch or confirmed.model != model:
             return reserved

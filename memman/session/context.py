@@ -242,7 +242,11 @@ class ContextBuilder:
             estimated, counted, hidden = last.estimated, last.counted, last.hidden
         record = self._charged(
             msgspec.structs.replace(
-                report, model=model, estimated=estimated, counted=counted, hidden_tokens=hidden
+                report,
+                model=model,
+                estimated=max(0, estimated - report.cleared_tokens),
+                counted=counted,
+                hidden_tokens=hidden,
             )
         )
         if last is not None and not last.whole:
