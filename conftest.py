@@ -130,17 +130,21 @@ def _forget(namespace: dict[str, Any]) -> None:
 
 
 def _in_turn(evaluate: Evaluator) -> Evaluator:
-    """Run the earlier blocks of the page first, if another process ran them."""
+    """Run a block once in a process, after the earlier ones of the page, which another process may have run."""
 
     def run(example: Example) -> str | None:
         done = example.namespace.setdefault(_DONE, set())
+        if example.start in done:  # a later block of the page was tested before it
+            return None
         for earlier in example.document.examples():
             if earlier.start >= example.start:
                 break
             if earlier.start not in done:
                 earlier.evaluate()
-        done.add(example.start)
-        return evaluate(example)
+        fault = evaluate(example)
+        if not fault:
+            done.add(example.start)
+        return fault
 
     return run
 
