@@ -130,7 +130,7 @@ def _forget(namespace: dict[str, Any]) -> None:
 
 
 def _in_turn(evaluate: Evaluator) -> Evaluator:
-    """Run a block once in a process, after the earlier ones of the page, which another process may have run."""
+    """Run a block once in a process, after the earlier ones of the page, which another one may have run."""
 
     def run(example: Example) -> str | None:
         done = example.namespace.setdefault(_DONE, set())
