@@ -58,7 +58,13 @@ from memman.explain import Explanation
 from memman.formats import FormatName
 from memman.formats.lenient import read_messages, with_notes
 from memman.formats.parts import read_compaction
-from memman.formats.plain import cleared_tokens, is_empty_reply, plain_message, reported_usage
+from memman.formats.plain import (
+    cleared_tokens,
+    is_empty_reply,
+    plain_message,
+    reported_usage,
+    response_id,
+)
 from memman.formats.streams import whole
 from memman.formats.wire.tables import needs_of
 from memman.protocols import FeedItem, SessionInfo, SummarizeCallback, Summarizer
@@ -299,7 +305,10 @@ class AsyncMethods:
         if not new_entries and usage is None:
             return []
         session = self._core.sessions.get(session_id)
-        return await session.add_messages(new_entries, ids, pinned, encoded, compress, usage)
+        response = response_id(given) if ids is None else ""
+        return await session.add_messages(
+            new_entries, ids, pinned, encoded, compress, usage, response
+        )
 
     def _readable_usage(self, response: Any) -> UsageReported | None:
         """Return a response's usage; None, with a warning, if it cannot be read."""

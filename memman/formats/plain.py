@@ -165,6 +165,14 @@ def reported_usage(given: Any) -> Any:
     return getattr(given, "usage", None) or getattr(given, "usage_metadata", None)
 
 
+def response_id(given: Any) -> str:
+    """Return the id that a response object has from its provider, "" for anything else."""
+    names = [field_of(given, key) for key in ("id", "response_id", "responseId")]
+    names.append(field_of(field_of(given, "ResponseMetadata"), "RequestId"))
+    found = next((name for name in names if isinstance(name, str)), "")
+    return "" if reported_usage(given) is None else found
+
+
 def cleared_tokens(response: Any) -> int:
     """Return the tokens that a provider's context editing left out of a request, by its response."""
     found = 0

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from memman import events
-from memman.entries import NOT_COUNTED, Entry, NewEntry, TextPart, entry_of
+from memman.entries import NOT_COUNTED, Entry, NewEntry, TextPart, entry_of, note_of, noted
 from memman.errors import BudgetExceeded, IdConflict, StoreConflict
 from memman.ids import entry_id as id_of_entry
 from memman.records import Added, Deleted, ids_moved_by, ids_retracted_by
@@ -20,6 +20,7 @@ from memman.session.context import ContextBuilder
 from memman.session.log import RETRIES, SessionLog, repeated_id
 from memman.session.outbox import Outbox
 from memman.session.shared import Shared
+from memman.window import Window
 
 logger = logging.getLogger("memman")
 
@@ -56,7 +57,10 @@ class Additions:
         self._check_files([entry])
         async with log.lock:
             await self._prepare([entry], named=named)
-            records = self._records(await self._contexts.notes_for([entry]))
+            found, repeated = await self._contexts.notes_for([entry], named=named)
+            if repeated:
+                return repeated[entry.id]
+            records = self._records(found)
             if entry_id is not None and log.totals.era:
                 await self._refuse_deleted(entry_id)
             appended = await log.append(records, named=named)
@@ -73,8 +77,11 @@ class Additions:
         ids: Sequence[str | None] | None,
         pinned: bool,
         metadata: msgspec.Raw,
+        response: str,
     ) -> tuple[list[Entry], AbstractSet[str]]:
         """Add the entries of messages, all or none, and return them and the ids of new ones.
+
+        If the window ends with the entries of the `response` of this id, they are returned.
 
         `ids` has the id of each message, None for one of memman's. A message that is known by its id is
         returned as it is stored; deleted entries are left out.
@@ -84,6 +91,8 @@ class Additions:
         log = self._log
         await log.follow_settings()
         messages = self._messages(new_entries, ids, pinned, metadata)
+        if response and messages:
+            messages[0].entries[0] = noted(messages[0].entries[0], response=response)
         for retries in reversed(range(1 + RETRIES)):
             async with log.lock:
                 try:
@@ -102,7 +111,9 @@ class Additions:
         entries = [entry for message in messages for entry in message.entries]
         if not entries:
             return [], frozenset()
-        await self._prepare(entries, named=named)
+        await self._prepare(entries, named=named or bool(note_of(entries[0], "response")))
+        if last := _known_response(log.window, entries):
+            return last, frozenset()
         known: dict[str, Entry | None] = {}
         retracted: AbstractSet[str] = frozenset()
         if named:
@@ -113,7 +124,11 @@ class Additions:
         if fresh:
             counted = [self._counted(entry) for entry in fresh]
             self._check_files(counted)
-            records = self._records(await self._contexts.notes_for(counted))
+            found, repeated = await self._contexts.notes_for(counted, named=named)
+            new -= repeated.keys()
+            if not found:
+                return list(repeated.values()), new
+            records = self._records(found)
             if len({record.id for record in records}) < len(records):
                 raise repeated_id(records[0].id)
             appended = await log.append(records, exact=named)
@@ -123,6 +138,7 @@ class Additions:
                 record.id: msgspec.structs.replace(record.entry, seq=seq)
                 for record, seq in zip(records, appended.seqs, strict=True)
             }
+            known |= {name: known.get(each.id, each) for name, each in repeated.items()}
             for message in messages:
                 if (name := message.entries[0].id) in new:
                     self._report_altered(name, message.altered)
@@ -359,6 +375,14 @@ def _without_known(
         )
         for entry in fresh
     ], shown
+
+
+def _known_response(window: Window, entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries at the end of a window if they are those of the same response, by its id."""
+    name = note_of(entries[0], "response")
+    last = [item.entry for item in window.items[-len(entries) :]] if name else []
+    same = len(last) == len(entries) and note_of(last[0], "response") == name
+    return last if same and all(map(_is_same_content, last, entries)) else []
 
 
 def _is_longer(last: Entry, after: Entry | None) -> bool:

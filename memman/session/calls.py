@@ -14,44 +14,72 @@ from memman.window import Window, WindowItem
 
 
 async def with_notes(
-    entries: Sequence[Entry], log: SessionLog, known: dict[str, Entry | None], asked: bool
-) -> list[Entry]:
-    """Return entries to be added, with memman's notes. Under the log's lock, refreshed.
+    entries: Sequence[Entry],
+    log: SessionLog,
+    known: dict[str, Entry | None],
+    asked: bool,
+    named: bool,
+) -> tuple[list[Entry], dict[str, Entry]]:
+    """Return entries to be added, with memman's notes, and repeated results. Under the lock, refreshed.
+
+    A result whose call has an equal one already, which was not late, is left out, unless the caller has
+    `named` the entries. It is returned by its id, with the one that it repeats.
 
     Results get the name of their call. A late one notes the id of its call, with which it is shown, and
     which `known` gets. A reply to a request notes that if it was `asked` with text of memman's.
     """
-    found = list(entries)
+    found, repeated = list(entries), dict[str, Entry]()
     if asked and entries and entries[0].role == "assistant":
         found[0] = noted(entries[0], prompted="again")
     if all(entry.type != "tool_result" for entry in entries):
-        return found
+        return found, repeated
     head = log.window.head
     batch = Window(WindowItem(entry, head + at, 0) for at, entry in enumerate(entries, 1))
     items = [item for exchange in batch.exchanges for item in exchange.items]
+    answers: dict[str, Entry] = {}
     for number, item in enumerate(items):
         entry = item.entry
         if entry.type != "tool_result" or item.answers:
             continue
-        call, late = (item.again, True) if item.again else await _call_of(entry, log)
+        call: Entry | None
+        if item.again is not None:
+            call, late, answer = item.again, True, _answer_of(batch.find(item.again.id))
+        else:
+            call, late, answer = await _call_of(entry, log)
         if call is not None:
-            named = msgspec.structs.replace(entry, name=entry.name or call.name)
-            found[number] = noted(named, call=call.id if late else "")
+            answering = msgspec.structs.replace(entry, name=entry.name or call.name)
+            found[number] = noted(answering, call=call.id if late else "")
             known[call.id] = call
-    return found
+            first = answer or answers.get(call.id)
+            if first is None and not late:
+                answers[call.id] = entry
+            elif first is not None and _said(first) == _said(entry) and entry.call_id and not named:
+                repeated[entry.id] = first
+    return [entry for entry in found if entry.id not in repeated], repeated
 
 
-async def _call_of(result: Entry, log: SessionLog) -> tuple[Entry | None, bool]:
-    """Return the call of a result, and whether the result is late."""
+def _said(result: Entry) -> tuple[object, ...]:
+    return result.call_id, result.content, result.is_error
+
+
+def _answer_of(call: WindowItem | None) -> Entry | None:
+    return None if call is None or call.result is None else call.result.entry
+
+
+async def _call_of(result: Entry, log: SessionLog) -> tuple[Entry | None, bool, Entry | None]:
+    """Return the call of a result, whether the result is late, and the result that the call has already."""
     item, late = log.window.call_of(result)
     if item is None and result.call_id is not None and log.window.head:
         await log.refresh()
         item, late = log.window.call_of(result)
         if item is None and log.window.epoch:  # the window may hide it
+            answer = None
             for entry in reversed(History.of(await log.era()).entries()):
-                if entry.type == "tool_call" and entry.call_id == result.call_id:
-                    return entry, True
-    return (None if item is None else item.entry), late
+                if entry.call_id == result.call_id and entry.type == "tool_call":
+                    return entry, True, answer
+                if entry.call_id == result.call_id and not note_of(entry, "call"):
+                    answer = entry
+    return (None if item is None else item.entry), late, _answer_of(item)
 
 
 async def recall(known: dict[str, Entry | None], log: SessionLog) -> None:

@@ -329,14 +329,20 @@ class ContextBuilder:
         )
         return SentRequest(prefix, built.model, built.head, context.tokens.tokens)
 
-    def notes_for(self, entries: Sequence[Entry]) -> Awaitable[list[Entry]]:
-        """Return entries to be added, with memman's notes. Under the log's lock, refreshed."""
+    def notes_for(
+        self, entries: Sequence[Entry], *, named: bool = False
+    ) -> Awaitable[tuple[list[Entry], dict[str, Entry]]]:
+        """Return entries to be added, with memman's notes. Under the log's lock, refreshed.
+
+        Unless the caller has `named` them, repeated results are left out; each is returned by its id, with
+        the result that it repeats.
+        """
         self._follow()
         window, sent = self._log.window, self._sent
         asked = sent is not None and sent.request.is_stored and window.is_unsettled_at(sent.head)
         if self._behind.epoch != window.epoch:
             self._behind = BehindWindow(window.epoch)
-        return with_notes(entries, self._log, self._behind.calls, asked)
+        return with_notes(entries, self._log, self._behind.calls, asked, named)
 
     def is_off_record(self) -> bool:
         """Return whether the log does not repeat the last request. Under the lock."""
@@ -363,8 +369,8 @@ class ContextBuilder:
             await log.prepare(reads_window=True)
             if not log.window.head:
                 await log.require()
-            pending = tuple(await self.notes_for(request.pending))
-            request = msgspec.structs.replace(request, pending=pending)
+            pending, _ = await self.notes_for(request.pending)
+            request = msgspec.structs.replace(request, pending=tuple(pending))
             await recall(self._behind.calls, log)
             unreadable = await self._behind.unread(log, request.format)
             context = self._confirmed(request, self.build_unlocked(request))

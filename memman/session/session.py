@@ -137,12 +137,16 @@ class Session:
         metadata: msgspec.Raw,
         compress: bool | None,
         usage: UsageReported | None,
+        response: str,
     ) -> list[Entry]:
         """Add the entries of messages, all or none, and the usage of a response that is new.
 
+        Nothing is added if the window ends with the `response` of this id.
         Compress if that makes it due; `compress` overrides `auto_compress`.
         """
-        entries, new = await self._additions.add_messages(new_entries, ids, pinned, metadata)
+        entries, new = await self._additions.add_messages(
+            new_entries, ids, pinned, metadata, response
+        )
         if (compaction := fresh_compaction(entries, new)) is not None:
             try:
                 await self.compressor.adopt(compaction, compaction.seq)
