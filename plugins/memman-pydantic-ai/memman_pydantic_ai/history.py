@@ -96,8 +96,6 @@ class MemmanHistory(AbstractCapability[Any]):
     ) -> ModelRequestContext:
         """Log what is new, and replace the messages of this attempt by the session's context."""
         history = request_context.messages
-        if isinstance(history[-1], ModelResponse):
-            return request_context  # a suspended response: the provider continues it
         mirror = self._mirror(ctx)
         await mirror.sync(history)
         context = await self._context(ctx, mirror, request_context)

@@ -14,8 +14,15 @@ from anthropic import AsyncAnthropic
 from memman_pydantic_ai import MemmanHistory
 from pydantic_ai import Agent, capabilities
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 
 from memman import MemoryConfig, MemoryManager
@@ -146,3 +153,24 @@ def test_paused_searches_are_whole_in_each_request(seed: int, tmp_path: Path) ->
     assert provider.kept_prefix > 0.8 * provider.accepted
     assert provider.pauses > 5
     assert min(seen["CompressionResult"], seen["opened"], len(seen) - 1) >= 2
+
+
+def test_suspended_response_is_resumed_within_the_budget() -> None:
+    requests: list[list[ModelMessage]] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        requests.append(messages)
+        return ModelResponse([TextPart("done")])
+
+    memory = MemoryManager(config=MemoryConfig(max_tokens=4_000), counter="chars4")
+    agent = Agent(FunctionModel(answer), capabilities=[MemmanHistory(memory, "s")])
+    history: list[ModelMessage] = []
+    for number in range(30):
+        text = f"Question {number} " + "about the north " * 60
+        history = agent.run_sync(text, message_history=history).all_messages()
+    suspended = ModelResponse([TextPart("I search.")], state="suspended")
+    history += [ModelRequest([UserPromptPart("Search it.")]), suspended]
+    agent.run_sync(message_history=history)
+    assert requests[-1][-1] == suspended
+    assert len(requests[-1]) < len(history) / 2
+    assert [entry.text for entry in memory.get_entries("s")[-2:]] == ["Search it.", "I search.\ndone"]
