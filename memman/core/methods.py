@@ -262,7 +262,8 @@ class AsyncMethods:
             ids: your own id for each message; None for one of memman's. The entries of the message `m` have
                 the ids `m`, `m:1`, `m:2` and so on. A message that was added before with the same content
                 is not added again, so a list that begins with known messages can be added as a whole.
-                After a clear or a retraction its id is free again.
+                After a clear or a retraction its id is free again. Without ids, a result that its call has
+                already is not added again, nor is a response directly behind itself.
             metadata: your own JSON data, stored with each new entry.
             pinned: whether no compression may replace the new entries.
             compress: overrides `auto_compress` for this call.
