@@ -147,8 +147,9 @@ def _fault(source: str, declared: str) -> str:
     found, declared = media_type_of(data), declared.replace("image/jpg", "image/jpeg")
     if not data:
         return "a file or image has no data"
-    if not found and len(data) > _SHORTEST // 4 and data[:_HEAD].isascii():
-        found = "" if b"%PDF-" in data[:_HEAD] else "text"
+    begin = data[:_HEAD]
+    if not found and len(data) > _SHORTEST // 4 and begin.isascii() and b"\0" not in begin:
+        found = "" if b"%PDF-" in begin else "text"
     if found and declared and found != declared and {found, declared} & _EXACT:
         return f"the data of a file or image is {found}, not {declared} as its media type says"
     return ""

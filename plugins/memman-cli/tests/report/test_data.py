@@ -169,8 +169,8 @@ def test_images_and_files_show_only_type_and_size() -> None:
     memory.add_user_message(
         "s",
         (
-            ImagePart(url="data:image/png;base64," + "QUJD" * 100),
-            ImagePart(data="QUJD" * 10, media_type="image/jpeg", alt="a cat"),
+            ImagePart(url="data:image/png;base64," + "AAAA" * 100),
+            ImagePart(data="AAAA" * 10, media_type="image/jpeg", alt="a cat"),
             FilePart(url="https://files.example/a.pdf", name="a.pdf"),
         ),
     )
