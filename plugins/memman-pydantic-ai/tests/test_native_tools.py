@@ -173,4 +173,7 @@ def test_suspended_response_is_resumed_within_the_budget() -> None:
     agent.run_sync(message_history=history)
     assert requests[-1][-1] == suspended
     assert len(requests[-1]) < len(history) / 2
-    assert [entry.text for entry in memory.get_entries("s")[-2:]] == ["Search it.", "I search.\ndone"]
+    assert [entry.text for entry in memory.get_entries("s")[-2:]] == [
+        "Search it.",
+        "I search.\ndone",
+    ]
