@@ -203,7 +203,7 @@ def _render_said(role: str, entry: Entry) -> Rendered:
 
 def _render_assistant(turn: Turn) -> Rendered:
     extras: list[str] = []
-    calls = [(call.entry, _wire_call(call)) for call in turn.calls]
+    calls = [(call.entry, _wire_call(call, call in turn.answers)) for call in turn.calls]
     spoken = [
         None if (item := _wire_spoken(entry, extras)) is None else (entry, item)
         for entry in turn.entries
@@ -283,9 +283,11 @@ def _restored_spoken(entry: Entry) -> JSONObject | None:
     return {**item, "content": []} if item is not None and entry.content == () else item
 
 
-def _wire_call(call: Call) -> JSONObject:
+def _wire_call(call: Call, is_answered: bool = True) -> JSONObject:
+    """Return a call; one that this request does not answer, even with a placeholder, is as it was."""
     entry = call.entry
-    if (own := _own_call(call)) is not None:
+    own = _own_call(call) if is_answered or call.result else own_block(entry, _NAME)
+    if own is not None:
         return {**own[0], own[1].id: _wire_id(call)}
     kept = kept_of(entry, _NAME)
     kind = "custom_tool_call" if _is_custom(entry) else "function_call"

@@ -166,11 +166,10 @@ def reported_usage(given: Any) -> Any:
 
 
 def response_id(given: Any) -> str:
-    """Return the id that a response object has from its provider, "" for anything else."""
+    """Return the id that a response, or a single message, has from its provider; "" without one."""
     names = [field_of(given, key) for key in ("id", "response_id", "responseId")]
     names.append(field_of(field_of(given, "ResponseMetadata"), "RequestId"))
-    found = next((name for name in names if isinstance(name, str)), "")
-    return "" if reported_usage(given) is None else found
+    return next((name for name in names if isinstance(name, str)), "")
 
 
 def cleared_tokens(response: Any) -> int:

@@ -162,6 +162,14 @@ def test_sample_returns_as_it_was_added(form, kind):
     assert memory.get_messages("s", format=form) == added
 
 
+@pytest.mark.parametrize(("form", "kind"), PAIRS)
+def test_open_call_stays_as_it_was_without_placeholders(form, kind):
+    memory = memory_of()
+    added = [*saying(form, "user", "Do it."), *messages_of(form, SAMPLES[form][kind](1))[0]]
+    memory.add_messages("s", added, form)
+    assert memory.build_context("s", format=form, complete=False).messages == added
+
+
 @pytest.mark.parametrize(("form", "kind"), TYPES)
 def test_requests_of_a_type_have_no_half_pair(form, kind):
     for tokens in (900, 2_500):

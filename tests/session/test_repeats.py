@@ -92,6 +92,13 @@ def test_other_response_is_stored(memory, name, text):
     assert len(memory.get_entries("s")) == 5
 
 
+def test_reply_without_usage_added_again_changes_nothing(memory):
+    message = {"id": "msg_1", "role": "assistant", "content": [{"type": "text", "text": "Done."}]}
+    memory.add_messages("s", [answered("done")], "anthropic")
+    assert memory.add_messages("s", message) == memory.add_messages("s", message)
+    assert len(memory.get_entries("s")) == 4
+
+
 def test_servers_with_one_id_for_every_response_lose_nothing(memory):
     for number in range(3):
         memory.add_user_message("s", f"Again, {number}.")
