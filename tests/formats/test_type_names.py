@@ -20,13 +20,19 @@ WORDS = {
 # Names that a module still has: the blocks that a format writes itself, and keys of messages that have
 # the name of a type. A name that leaves a module leaves this list, too; none is added.
 LEFT = {
+    # A summarizer's reply that is a call written as text.
     "compression/reply.py": "function_call tool_use",
+    # Gemini's files of the manager's own, which have a row under this name.
     "counting/blocks.py": "google_file",
+    # Keys that cost nothing, at any depth, in any format.
     "counting/extras.py": "cachePoint thoughtSignature",
+    # Images at any depth, in results of any shape.
     "counting/images.py": "image_url input_image",
+    # What a format writes itself, and by what it knows a message as its own or another's.
     "formats/anthropic.py": "image_url search_result tool_use",
     "formats/bedrock.py": "cachePoint citationsContent guardContent reasoningContent searchResult"
     " toolResult toolUse",
+    # By what a list of blocks is known as one of a provider's.
     "formats/blocks.py": "input_audio mediaResolution redacted_thinking search_result thoughtSignature"
     " videoMetadata",
     "formats/gemini.py": "audioTranscription codeExecutionResult executableCode fileData functionCall"
@@ -37,8 +43,10 @@ LEFT = {
     "formats/openai_chat.py": "function_call image_url",
     "formats/openai_responses.py": "custom_tool_call custom_tool_call_output function_call"
     " function_call_output image_url input_file input_image input_text output_text",
+    # Keys of any format's calls and results; a message without a type has them, too.
     "formats/parts.py": "functionCall functionResponse function_call image_url toolResult toolUse",
     "formats/plain.py": "function_call",
+    # Keys of the pieces of Converse's streams.
     "formats/streams.py": "reasoningContent toolUse",
 }
 
