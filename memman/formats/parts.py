@@ -181,8 +181,9 @@ def read_part(
         raise FormatError(f"a part of a content must be a dict with a type, not {shape_of(block)}")
     text = block.get("text")
     if isinstance(text, str) and (found := reading(form, block)).startswith(f"{text}\n"):
+        # Without a blank, so that no digest takes the sources for a sentence of their own.
         sources = found.removeprefix(f"{text}\n").replace("\n", ", ")
-        return msgspec.structs.replace(opaque(form, block), text=f"{text} [{sources}]"), {}
+        return msgspec.structs.replace(opaque(form, block), text=f"{text}[{sources}]"), {}
     if block["type"] == "text":
         text = "" if block.get("text") is None else block["text"]
         if not isinstance(text, str):

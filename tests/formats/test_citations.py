@@ -58,7 +58,7 @@ def test_sources_are_found_and_sent_to_other_providers(form):
     memory.add_messages("s", [CITED[form]], form)
     assert [hit.entry.role for hit in memory.search("s", "yearbook")] == ["assistant"]
     request = memory.build_context("s", format="gemini")
-    assert f"Revenue rose. [Acme yearbook, {URL}]" in str(request.messages)
+    assert f"Revenue rose.[Acme yearbook, {URL}]" in str(request.messages)
 
 
 @pytest.mark.parametrize("form", CITED)
@@ -86,3 +86,15 @@ def test_sources_are_in_what_a_summarizer_reads(form):
         memory.add_assistant_message("s", "Not known yet. " * 10)
     memory.compress("s")
     assert URL in "".join(prompts)
+
+
+@pytest.mark.parametrize("form", CITED)
+def test_digest_keeps_a_statement_and_its_sources_together(form):
+    memory = MemoryManager(format=form, config=MemoryConfig(max_tokens=4_000))
+    memory.add_user_message("s", "How is Acme?")
+    memory.add_messages("s", [CITED[form]], form)
+    for number in range(12):
+        memory.add_user_message("s", f"Question {number}: " + "and the next year? " * 10)
+        memory.add_assistant_message("s", "Not known yet. " * 10)
+    memory.compress("s")
+    assert f"Revenue rose.[Acme yearbook, {URL}]" in str(memory.build_context("s").messages[0])
