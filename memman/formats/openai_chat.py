@@ -42,6 +42,7 @@ from memman.formats.parts import (
     opaque_block,
     other_keys,
     parts_framing,
+    present,
     read_content,
     wire_parts,
     with_kept,
@@ -274,7 +275,11 @@ def _result_message(dialect: Dialect, call: Call, extras: list[str], legacy: boo
 def _wire_content(content: Content, kept: Kept, wire: WirePart, extras: list[str]) -> JSON:
     if isinstance(content, str):
         return content
-    return [part for part in wire_parts(content, kept, wire, extras) if part] or ""
+    parts = present(wire_parts(content, kept, wire, extras))
+    # The text of a message that has the sources itself.
+    if len(parts) == 1 and parts[0].get("annotations", 0) == kept.message.get("annotations"):
+        return parts[0]["text"]
+    return parts or ""
 
 
 # ---------------------------------------------------------------- parsing
@@ -327,6 +332,10 @@ def _parse_message(dialect: Dialect, message: JSON, label: str, calls: _Calls) -
     if not (spoken or has_content(message)):
         raise FormatError(f"it has the role {role!r} and no content; it needs a 'content'")
     content, parts = _parse_content(dialect, message.get("content"), spoken)
+    if isinstance(content, str) and (sources := message.get("annotations")):
+        block = {"type": "text", "text": content, "annotations": sources}
+        read, _ = _parse_content(dialect, [block], spoken)
+        content = read if isinstance(read[0], OpaquePart) else content
     if role == "assistant":
         return _parse_assistant(dialect, message, content, parts, label, calls)
     style = "developer" if role == "developer" else ""

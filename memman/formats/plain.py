@@ -17,7 +17,7 @@ from memman.entries import MOST_TOKENS, NewEntry, check_new_entry, plain_json
 from memman.errors import FormatError, InvalidInput
 from memman.extents import check_extent
 
-_ONLY_IN_RESPONSES = frozenset(("annotations", "parsed", "parsed_output"))
+_ONLY_IN_RESPONSES = frozenset(("parsed", "parsed_output"))
 _OF_RESPONSES = ("choices", "candidates", "output")  # the messages in a response
 _CONVERSED = frozenset(("message", "stopReason"))  # a key of Bedrock's response or of its output
 _NO_REPLY: Final = {"role": "assistant", "content": None}
@@ -310,7 +310,7 @@ def _sendable(message: Mapping[str, Any]) -> dict[str, Any]:
     """
     kept = {}
     for key, value in message.items():
-        if value is None or key in _ONLY_IN_RESPONSES:
+        if _is_unsent(key, value):
             continue
         kept[key] = [_filled(item) for item in value] if isinstance(value, list) else value
     if "content" in message and not has_content(kept):
@@ -321,7 +321,11 @@ def _sendable(message: Mapping[str, Any]) -> dict[str, Any]:
 def _filled(item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
-    return {k: v for k, v in item.items() if v is not None and k not in _ONLY_IN_RESPONSES}
+    return {key: value for key, value in item.items() if not _is_unsent(key, value)}
+
+
+def _is_unsent(key: str, value: Any) -> bool:
+    return value is None or key in _ONLY_IN_RESPONSES or (key == "annotations" and not value)
 
 
 def _messages_of(index: int, item: Any) -> Iterator[Any]:

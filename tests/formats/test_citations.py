@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from memman import MemoryConfig, MemoryManager
 
 URL = "https://acme.example/report"
-CITED = {
+CITED: dict[str, dict[str, Any]] = {
+    "openai-chat": {
+        "role": "assistant",
+        "content": "Revenue rose.",
+        "annotations": [
+            {
+                "type": "url_citation",
+                "url_citation": {
+                    "start_index": 0,
+                    "end_index": 3,
+                    "url": URL,
+                    "title": "Acme yearbook",
+                },
+            }
+        ],
+    },
     "anthropic": {
         "role": "assistant",
         "content": [
