@@ -54,6 +54,7 @@ class Judge(LoopbackServer):
         self.accepted = 0
         self.kept_prefix = 0
         self._last: list[Any] = []
+        self._made = 0  # answers
 
     def forget(self) -> None:
         """Let the next request begin in another way: the window was compressed."""
@@ -134,7 +135,6 @@ class ResponsesJudge(Judge):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self._made = 0
         self._ciphers: set[str] = set()
 
     def judge(self, messages: list[Body]) -> None:
@@ -255,12 +255,8 @@ _BLOCKS = {
 }
 
 
-class AnthropicJudge(Judge):
-    """Messages with thinking, a tool of the client's, and a web search that may pause the turn."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self._made = 0
+class JoiningJudge(Judge):
+    """A judge of an API that has adjacent messages of one role joined."""
 
     def joined_at(self, last: list[Body], messages: list[Body]) -> list[Body]:
         """Return the last request; its last message may have grown, as adjacent ones are joined."""
@@ -270,6 +266,10 @@ class AnthropicJudge(Judge):
         if last[-1]["role"] == messages[len(last) - 1]["role"] and now[: len(before)] == before:
             return [*last[:-1], messages[len(last) - 1]]
         return last
+
+
+class AnthropicJudge(JoiningJudge):
+    """Messages with thinking, a tool of the client's, and a web search that may pause the turn."""
 
     def judge(self, messages: list[Body]) -> None:
         """Check roles, keys, results directly behind their uses, searches, and signatures."""
@@ -365,7 +365,7 @@ class AnthropicJudge(Judge):
 
 
 def _listed(message: Body) -> list[Body]:
-    content = message["content"]
+    content = message["parts"] if "parts" in message else message["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
@@ -381,23 +381,10 @@ _PARTS = {
 }
 
 
-class GeminiJudge(Judge):
+class GeminiJudge(JoiningJudge):
     """generateContent with code execution and a function."""
 
     messages = "contents"
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self._made = 0
-
-    def joined_at(self, last: list[Body], messages: list[Body]) -> list[Body]:
-        """Return the last request; its last content may have grown, as adjacent ones are joined."""
-        if not last or len(messages) < len(last):
-            return last
-        before, now = last[-1]["parts"], messages[len(last) - 1]["parts"]
-        if now[: len(before)] == before:
-            return [*last[:-1], messages[len(last) - 1]]
-        return last
 
     def judge(self, messages: list[Body]) -> None:
         """Check roles, keys, as many responses as calls, code with its result, and signatures."""
