@@ -16,6 +16,7 @@ from memman.entries import NOT_COUNTED, Entry, NewEntry, TextPart, entry_of, not
 from memman.errors import BudgetExceeded, IdConflict, StoreConflict
 from memman.ids import entry_id as id_of_entry
 from memman.records import Added, Deleted, ids_moved_by, ids_retracted_by
+from memman.session.calls import is_same_content
 from memman.session.context import ContextBuilder
 from memman.session.log import RETRIES, SessionLog, repeated_id
 from memman.session.outbox import Outbox
@@ -364,7 +365,7 @@ def _without_known(
             found = taken.get(entry.id)
             if found is None and (entry.id in taken or entry.id in retracted):
                 continue
-            if found is None or not _is_same_content(found, entry):
+            if found is None or not is_same_content(found, entry):
                 raise _other_content(message)
             if entry.message_id is not None:
                 message_ids[entry.message_id] = found.message_id or entry.message_id
@@ -382,7 +383,7 @@ def _known_response(window: Window, entries: Sequence[Entry]) -> list[Entry]:
     name = note_of(entries[0], "response")
     last = [item.entry for item in window.items[-len(entries) :]] if name else []
     same = len(last) == len(entries) and note_of(last[0], "response") == name
-    return last if same and all(map(_is_same_content, last, entries)) else []
+    return last if same and all(map(is_same_content, last, entries)) else []
 
 
 def _is_longer(last: Entry, after: Entry | None) -> bool:
@@ -405,19 +406,9 @@ def _is_written(stored: Entry, given: Entry) -> bool:
 def _is_same(stored: Entry, given: Entry) -> bool:
     """Return whether two entries have the same content, whenever and however they were counted."""
     same = _callers(stored) == _callers(given) and stored.message_id == given.message_id
-    return same and _is_same_content(stored, given)
+    return same and is_same_content(stored, given)
 
 
 def _callers(entry: Entry) -> dict[str, Any]:
     """Return the caller's own metadata, without memman's notes."""
     return {key: value for key, value in entry.metadata.items() if key != "memman"}
-
-
-def _is_same_content(stored: Entry, given: Entry) -> bool:
-    """Return whether two entries say the same, whatever their data besides."""
-    if given.name not in (None, stored.name) and (stored.name or given.type != "tool_result"):
-        return False  # a result's name may have been taken from its call
-    return all(
-        getattr(stored, name) == getattr(given, name)
-        for name in ("type", "role", "content", "call_id", "is_error")
-    )

@@ -53,13 +53,19 @@ async def with_notes(
             first = answer or answers.get(call.id)
             if first is None and not late:
                 answers[call.id] = entry
-            elif first is not None and _said(first) == _said(entry) and entry.call_id and not named:
+            elif first and entry.call_id and not named and is_same_content(first, entry):
                 repeated[entry.id] = first
     return [entry for entry in found if entry.id not in repeated], repeated
 
 
-def _said(result: Entry) -> tuple[object, ...]:
-    return result.call_id, result.content, result.is_error
+def is_same_content(stored: Entry, given: Entry) -> bool:
+    """Return whether two entries have the same content, whatever their data besides."""
+    if given.name not in (None, stored.name) and (stored.name or given.type != "tool_result"):
+        return False  # a result's name may have been taken from its call
+    return all(
+        getattr(stored, name) == getattr(given, name)
+        for name in ("type", "role", "content", "call_id", "is_error")
+    )
 
 
 def _answer_of(call: WindowItem | None) -> Entry | None:
