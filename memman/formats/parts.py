@@ -179,7 +179,7 @@ def read_part(
     """Return a block as a part and its other keys; opaque if `known` and `wire` would not restore it."""
     if not is_typed(block):
         raise FormatError(f"a part of a content must be a dict with a type, not {shape_of(block)}")
-    text = block.get("text")
+    text = block.get("text") if len(block) > 2 else None  # more than its type and its text
     if isinstance(text, str) and (found := reading(form, block)).startswith(f"{text}\n"):
         # Without a blank, so that no digest takes the sources for a sentence of their own.
         sources = found.removeprefix(f"{text}\n").replace("\n", ", ")
