@@ -130,7 +130,7 @@ def _sources(part: Part) -> Iterator[tuple[str, str]]:
         found += [value for value in priced if isinstance(value, str)]
     else:
         return
-    for source in found:
+    for source in dict.fromkeys(found):  # a key and a price's path may lead to the same data
         declared = declared_type(source or "", around)
         if source is not None and (source.startswith("data:") or not declared.startswith("text/")):
             yield source, declared
