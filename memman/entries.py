@@ -623,7 +623,7 @@ _ASCII_IMITATION = _imitation(r"\[", r"[\s\x00-\x1f\x7f]*", str)
 
 
 def speaker_of(entry: Entry) -> str:
-    """Return the name of who said a message, on one line; "" if it has none."""
+    """Return the speaker's name of a message, on one line; "" if it has none."""
     return " ".join((entry.name or "").split()) if entry.type == "message" else ""
 
 

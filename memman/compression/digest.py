@@ -122,7 +122,7 @@ def _lines_of(entries: Sequence[Entry]) -> list[_Line]:
     times: dict[_Said, int] = {}
     spoken: dict[
         _Said, tuple[str, int]
-    ] = {}  # the role of each, "" if nobody says it, and its place
+    ] = {}  # the role of each ("" without a speaker) and its place
     place = 0
     for entry in entries:
         speaker, name = _role_of(entry), speaker_of(entry)

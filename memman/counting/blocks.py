@@ -108,7 +108,7 @@ class BlockPrices:
         return sum(costs) if costs else None
 
     def _file(self, price: Price, kind: Kind, source: str, around: Any) -> int | None:
-        """Return what an inline file costs by one price; None if it is no file, or of another unit."""
+        """Return the tokens of an inline file by one price; None if it has another unit or is no file."""
         # A text of words alone looks like base64, too.
         is_read = price.path in kind.text and not is_data(source)
         data = None if is_read else decoded(source)

@@ -37,7 +37,7 @@ _UNITS: Final[dict[str, Unit]] = {
 _OF_FILES: Final = {"pages", "pixels", "seconds", "frames"}
 _KEYS_OF_TYPE: Final = ("media_type", "mimeType", "mime_type")
 _KEYS_OF_DATA: Final = ("data", "bytes", "file_data")
-# What is said of a file besides the file itself.
+# Keys of a block that are not the file, but describe it.
 _KEYS_BESIDE: Final = {"type", "format", "detail", "name", "title", "filename", *_KEYS_OF_TYPE}
 # Providers compare the data with these types; other types have several names.
 _EXACT: Final = {"application/pdf", "image/png", "image/jpeg", "image/gif", "image/webp"}

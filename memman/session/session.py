@@ -150,7 +150,7 @@ class Session:
         if (compaction := fresh_compaction(entries, new)) is not None:
             try:
                 await self.compressor.adopt(compaction, compaction.seq)
-            except MemmanError:  # the entries are in the log; requests have what it stands for
+            except MemmanError:  # the entries are stored; requests contain the originals
                 logger.exception("a provider's compaction of session %s was not adopted", self.id)
         await self._after_add(compress)
         if usage is not None and (new or not entries):

@@ -28,11 +28,11 @@ LEFT = {
     "counting/extras.py": "cachePoint thoughtSignature",
     # Images at any depth, in results of any shape.
     "counting/images.py": "image_url input_image",
-    # What a format writes itself, and by what it knows a message as its own or another's.
+    # Blocks that a format writes itself, and types by which it recognises messages.
     "formats/anthropic.py": "image_url search_result tool_use",
     "formats/bedrock.py": "cachePoint citationsContent guardContent reasoningContent searchResult"
     " toolResult toolUse",
-    # By what a list of blocks is known as one of a provider's.
+    # Types by which a provider's list of blocks is recognised.
     "formats/blocks.py": "input_audio mediaResolution redacted_thinking search_result thoughtSignature"
     " videoMetadata",
     "formats/gemini.py": "audioTranscription codeExecutionResult executableCode fileData functionCall"

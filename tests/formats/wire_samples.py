@@ -551,7 +551,7 @@ def halves(form: str, messages: list[Block]) -> set[str]:
 
 
 def _keyed_halves(messages: list[Block]) -> set[str]:
-    """Return the ids of parts whose other half is not where it must be: beside, or in the next message."""
+    """Return the ids of parts without their other half beside them or in the next message."""
     lists = [message.get("parts") or message.get("content") or [] for message in messages]
     found = set[str]()
     for blocks, following in zip(lists, [*lists[1:], []], strict=True):

@@ -155,7 +155,7 @@ def _do(agent: Agent, operation: str, number: int) -> None:
         case "reply" | "call" | "interrupted" | "slow" | "small":
             context = agent.request(200 + 50 * number if operation == "small" else None)
             if GOES_ON in context.text or GOES_ON in str(context.messages[-1]):
-                return  # nobody asks a model for a reply to its own
+                return  # no agent asks for a reply to the model's own text
             if operation == "slow":  # something compresses while the model answers
                 memory.compress("s", target_tokens=100 + 40 * number)
             agent.answer(context, operation in ("call", "interrupted"))
@@ -216,7 +216,7 @@ def test_a_context_costs_less_without_its_thoughts() -> None:
     assert tokens[0] < tokens[1] + 60
 
 
-def test_open_tool_turn_keeps_thoughts_and_says_what_it_needs() -> None:
+def test_open_tool_turn_keeps_thoughts_and_states_its_needs() -> None:
     agent = Agent(max_tokens=50_000)
     agent.turn()
     agent.ask()

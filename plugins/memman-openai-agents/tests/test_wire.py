@@ -84,7 +84,7 @@ class Desk(AsyncComputer):
         return Random(f"{self.seed} {call_id}").random()
 
     async def work(self, tool: str, call_id: object) -> str:
-        """Return what a tool says, unless the user stops the run just then."""
+        """Return a tool's text, unless the user stops the run at this moment."""
         self.used[tool] += 1
         if self.run and self.chance(call_id) < 0.15:
             self.run.cancel()
