@@ -30,7 +30,6 @@ _NAME_KEYS: Final = ("name", "tool", "tool_name", "function", "recipient_name", 
 _ARGUMENT_KEYS: Final = ("arguments", "parameters", "input", "args", "tool_input", "action_input")
 _REFUSAL_CHARS: Final = 200
 _WORD: Final = re.compile(r"[^\W_]+")
-_SPACED: Final = 8  # the languages of the table that separate words by spaces
 
 _Groups = list[list[str]]
 
@@ -104,15 +103,20 @@ def _is_echo(text: str, prompt: str) -> bool:
 def _languages() -> tuple[list[_Groups], list[_Groups]]:
     """Return for each language its groups of words: a refusal has one of each group but the last.
 
-    English, German, French, Spanish, Portuguese, Italian, Dutch, Russian; Chinese, Japanese, Korean.
+    The same for a request to send the conversation. English, German, French, Spanish, Portuguese,
+    Italian, Dutch, Russian; Chinese, Japanese, Korean.
     """
-    lines = (Path(__file__).parent / "refusals.txt").read_bytes().decode().splitlines()
-    read = [[group.split() for group in line.split("|")] for line in lines]
-    return read[:_SPACED], read[_SPACED:]
+    table = (Path(__file__).parent / "refusals.txt").read_bytes().decode()
+    spaced, _, unspaced = table.partition("\n\n")
+    return _groups(spaced), _groups(unspaced)
+
+
+def _groups(lines: str) -> list[_Groups]:
+    return [[group.split() for group in line.split("|")] for line in lines.splitlines()]
 
 
 def is_refusal(text: str) -> bool:
-    """Return True if a short reply has only words of a refusal, in one of eleven languages."""
+    """Return True if a short reply has only words of a refusal, or asks for the conversation."""
     if len(text) > _REFUSAL_CHARS:
         return False
     text = text.lower()

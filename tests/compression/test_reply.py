@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memman.compression.prompt import summary_request
-from memman.compression.reply import fault_of
+from memman.compression.reply import fault_of, is_refusal
 from memman.protocols import SummaryReply
 from tests.compression.entries import entry
 
@@ -108,3 +108,25 @@ def test_repeated_summary_is_not_an_echo_of_the_prompt() -> None:
 )
 def test_refusals_are_recognised_in_linear_time(text: str) -> None:
     fault_of(SummaryReply(text=text), REQUEST)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please share the conversation you'd like me to summarize.",
+        "It looks like there is no conversation to summarize. Please provide the text.",
+        "Bitte teile das Gespräch, das ich zusammenfassen soll.",
+        "Por favor, comparte la conversación que quieres resumir.",
+        "请提供您需要我总结的对话内容。",
+    ],
+)
+def test_request_for_the_conversation_is_no_summary(text: str) -> None:
+    assert is_refusal(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Please share the report with Ana: that is the goal.", "The user asked to share the report."],
+)
+def test_short_summary_about_sharing_is_no_refusal(text: str) -> None:
+    assert not is_refusal(text)
