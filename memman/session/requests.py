@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from math import ceil
 from typing import Any
 
@@ -15,8 +15,30 @@ from memman.entries import NO_JSON, Entry
 from memman.formats.renderer import Rendering, prompt_in, without_parts
 from memman.formats.wire.reading import is_unbound
 from memman.formats.wire.tables import needs_of
-from memman.protocols import Format
+from memman.protocols import Call, Format, Turn
 from memman.window import Window, WindowItem
+
+_CALL = Call(
+    Entry(
+        id="",
+        type="tool_call",
+        role="assistant",
+        content="{}",
+        timestamp=datetime.min.replace(tzinfo=UTC),
+        name="tool",
+    ),
+    "call",
+    "call",
+    Entry(
+        id="",
+        type="tool_result",
+        role="tool",
+        content="a",
+        timestamp=datetime.min.replace(tzinfo=UTC),
+        name="tool",
+    ),
+)
+_EXCHANGE = Turn("assistant", (), (_CALL,), (_CALL,))  # whose framing is measured
 
 
 class ContextRequest(msgspec.Struct, frozen=True, gc=False):
@@ -176,7 +198,9 @@ def expected_framing(form: Format, counter: TokenCounter) -> tuple[float, Callab
     """Return the framing of an empty request, and that of an entry that is alone in its message."""
     framing = framing_in(counter.model, form.name)
     if framing is None:
-        return form.request_framing, lambda _entry: form.message_framing
+        message = form.message_framing
+        call = form.render(_EXCHANGE).framing - message  # the result is priced by itself
+        return form.request_framing, lambda entry: call if entry.type == "tool_call" else message
     tools = {"tool_call": framing.call, "tool_result": framing.result}
     return framing.request, lambda entry: framing.message + tools.get(entry.type, 0.0)
 
