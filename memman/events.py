@@ -148,7 +148,7 @@ class CompressionResult(Event, frozen=True, kw_only=True):
     """The result of a compression; if it did nothing, `compression_id` is None and `reason` explains why.
 
     `tokens_before` and `tokens_after` are those of the window at the commit, with entries added while the
-    summarizer worked; `reason` is about the window at the start. `state` is the state block after it: None
+    summarizer worked; `reason` is about the window at the start. `state` is the outline after it: None
     if it is turned off, or if nothing was found for it.
     """
 
@@ -182,7 +182,7 @@ class CompressionResult(Event, frozen=True, kw_only=True):
     @property
     def summary_id(self) -> str | None:
         """The id of the summary that this compression wrote, if any."""
-        return summary_in(self.replacements)
+        return summary_in(self.replacements, self.state)
 
     @property
     def values(self) -> int:
@@ -191,7 +191,7 @@ class CompressionResult(Event, frozen=True, kw_only=True):
 
     @property
     def values_kept(self) -> int:
-        """The number of those that the window still shows, in the state block or elsewhere."""
+        """The number of those that the window still shows, in the outline or elsewhere."""
         return 0 if self.state is None else self.state.kept
 
 

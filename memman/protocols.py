@@ -41,7 +41,7 @@ class StoredItem(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One item of a window as a store keeps it.
 
     `seq` is that of its record, `index` the position among that record's replacements (-1 for an added
-    entry, -2 for the record's state block), and `position` the place in the window's order.
+    entry, -2 for the record's outline), and `position` the place in the window's order.
     """
 
     seq: int
@@ -299,7 +299,7 @@ class SupportsErase(Protocol):
         """Commit a deletion and overwrite the payloads of `ids` with tombstones, in one transaction.
 
         As `commit` with one record. `ids` names entries and replacements, in every era, and records whose
-        state block has something of them (`records.tombstone`). No copy of the payloads stays behind.
+        outline has something of them (`records.tombstone`). No copy of the payloads stays behind.
         """
 
 
@@ -579,7 +579,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     `assistant`: `entries` are the texts of one assistant message, `calls` its tool calls in order;
     `answers` are those with results in messages of their own, in the order of the results; `beside` are
     the calls, also of earlier messages, whose results are in this message. Every other kind has one entry:
-    `orphan` is a tool result whose call is not in the context, and `state` the session's state block.
+    `orphan` is a tool result whose call is not in the context, and `state` the session's outline.
     `result`, only for formats with `results_anywhere`, is a result with its call in `answers`, which the
     assistant's turn then omits. `nonce` is the session's, for the delimiters of quoted text, or "".
     """

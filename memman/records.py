@@ -23,10 +23,11 @@ _MOST_FIRST_LINE = 200  # characters
 _UNPRINTABLE = re.compile(f"[{CONTROLS}]")
 LEAST_RATIO, MOST_RATIO = 0.5, 3.0  # of reported to counted tokens; others come from an error
 
-ReplacementMethod = Literal["summary", "digest", "stub", "fold", "clip", "drop", "retract"]
-"""The replacement of a run: a model's summary, a digest, a stub, a note of a repeat, a clip or nothing.
+ReplacementMethod = Literal["summary", "outline", "stub", "fold", "clip", "drop", "retract"]
+"""The replacement of a run: a model's summary, a stub, a note of a repeat, a clip or nothing.
 
-"drop" is nothing, to save room; "retract" is nothing, because the caller took the entries back.
+The other three leave nothing: "outline" because the compression's outline has what matters, "drop" to save
+room, "retract" because the caller took the entries back.
 """
 
 
@@ -43,12 +44,12 @@ class Replacement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     into: str | None = None
 
 
-def summary_in(replacements: Iterable[Replacement]) -> str | None:
-    """Return the id of the summary or digest among the replacements, if any."""
+def summary_in(replacements: Iterable[Replacement], state: State | None) -> str | None:
+    """Return the id of the summary among the replacements, or of the outline; None without both."""
     for item in replacements:
-        if item.method in ("summary", "digest") and item.entry is not None:
+        if item.method == "summary" and item.entry is not None:
             return item.entry.id
-    return None
+    return state.compression_id if state is not None and state.text else None
 
 
 class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -156,7 +157,7 @@ class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind"
     `settings` is an observation, as in `Opened`. If the caller retracted entries, every replacement has the
     method "retract". Then `unfolds` are the compressions that covered one of them, the outermost first;
     they are dissolved. The era's totals lost these entries and `lost_tokens`. `torn` are the message ids of
-    which other entries stay. `state` is the state block from here on; None if there is none.
+    which other entries stay. `state` is the outline from here on; None if there is none.
     """
 
     id: str
@@ -177,7 +178,7 @@ class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind", kw_onl
     """A compression was undone: the entries that it replaced are in the window again.
 
     Of a retraction, `restored` are these entries; the era's totals have them and `restored_tokens` again.
-    `state` is the state block from here on.
+    `state` is the outline from here on.
     """
 
     id: str
@@ -200,7 +201,7 @@ class Pinned(msgspec.Struct, frozen=True, tag="pinned", tag_field="kind", kw_onl
 class Deleted(msgspec.Struct, frozen=True, tag="deleted", tag_field="kind", kw_only=True):
     """Entries were removed for good; the era's totals lost `entries` and `tokens`.
 
-    `torn` are the message ids of which other entries stay. `state` is the state block from here on.
+    `torn` are the message ids of which other entries stay. `state` is the outline from here on.
     """
 
     id: str
@@ -306,7 +307,7 @@ Record = (
 """Any record; its JSON has its `kind`."""
 SHAPES = (Compressed, Undone, Pinned, Deleted, Cleared)  # records that change the window's shape
 StateSetter = Compressed | Undone | Deleted
-"""A record that sets the state block of the window."""
+"""A record that sets the outline of the window."""
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
@@ -550,7 +551,7 @@ def tombstone(record: Record, ids: frozenset[str]) -> Record:
     """Return `record` without the payloads of the entries in `ids`; seq, id and kind stay."""
     if isinstance(record, Added) and record.id in ids:
         return Added(blank(record.entry))
-    if isinstance(record, StateSetter) and record.state is not None:
+    if isinstance(record, StateSetter) and record.state is not None and record.state.is_of(ids):
         record = msgspec.structs.replace(record, state=record.state.without(ids))
     if isinstance(record, Compressed):
         return msgspec.structs.replace(
@@ -576,7 +577,7 @@ def tainted_by(records: list[Record], ids: frozenset[str]) -> frozenset[str]:
     """Return `ids` and those of everything made of these entries.
 
     These are the ids of replacements whose originals, at any depth, include one of them, and of records
-    whose state block has something of them.
+    whose outline has something of them.
     """
     tainted = set(ids)
     for record in records:

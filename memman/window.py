@@ -27,7 +27,7 @@ from memman.state import State
 
 Price = Callable[[Entry], int]
 STATE_INDEX = -2
-"""The `index` of the item that shows the state block."""
+"""The `index` of the item that shows the outline."""
 
 
 def is_compaction(entry: Entry) -> bool:
@@ -189,7 +189,7 @@ def _keys(call: Entry) -> set[_Key]:
 
 
 class ActiveState(msgspec.Struct, frozen=True, eq=False):
-    """The state block of a window, and the exchange that shows it, which has one item."""
+    """The outline of a window, and the exchange that shows it, which has one item."""
 
     state: State
     exchange: Exchange
@@ -214,9 +214,7 @@ class ActiveState(msgspec.Struct, frozen=True, eq=False):
     @property
     def user_tokens(self) -> int:
         """About how many tokens the user's messages have in it, with those that found no room."""
-        said = [item for item in self.state.items if item.section == "user"]
-        whole = {item.seq for item in said if not item.part}
-        length = sum(len(item.text) for item in said if not item.part or item.seq not in whole)
+        length = sum(len(item.text) for item in self.state.items if item.section == "user")
         if not self.state.text:
             return length // 3
         return self.item.tokens * length // len(self.state.text)
@@ -230,14 +228,14 @@ class ActiveState(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def unstored(cls, state: State, position: int, at: datetime) -> ActiveState:
         """Return a block for a window that is never stored."""
-        entry = _entry_of("state", at, state)
+        entry = _entry_of("outline", at, state)
         tokens = own_count(entry) if state.text else 0
         return cls(state, Exchange((WindowItem(entry, position, tokens, False, STATE_INDEX),)))
 
 
 def state_entry(record: StateSetter, state: State) -> Entry:
-    """Return an entry with the text of a record's state block, to be shown and counted."""
-    return _entry_of(f"{record.id}:state", record.at, state)
+    """Return the outline that a record sets, as the summary of its compression."""
+    return _entry_of(state.compression_id or record.id, record.at, state)
 
 
 def _entry_of(name: str, at: datetime, state: State) -> Entry:
@@ -358,7 +356,7 @@ class _Pairing:
 class Window:
     """The active entries of a session at `head`, in order: the part that contexts are built from.
 
-    `state` is the state block, which is no entry. Its tokens are among those of the window.
+    `state` is the outline, which is no entry. Its tokens are among those of the window.
     """
 
     __slots__ = ("_by_id", "_pairing", "epoch", "head", "items", "shares", "state", "tokens")
@@ -425,7 +423,7 @@ class Window:
 
     @property
     def shown_exchanges(self) -> list[Exchange]:
-        """The exchanges with that of the state block among them, unless its text is empty.
+        """The exchanges with that of the outline among them, unless its text is empty.
 
         A provider's compaction comes first, since its provider ignores what is before it.
         """
@@ -437,7 +435,7 @@ class Window:
 
     @property
     def stored_items(self) -> list[WindowItem]:
-        """The items that a store keeps: that of the state block first, if there is one."""
+        """The items that a store keeps: that of the outline first, if there is one."""
         return self.items if self.state is None else [self.state.item, *self.items]
 
     @property
@@ -448,6 +446,25 @@ class Window:
     def find(self, entry_id: str) -> WindowItem | None:
         """Return the item of an active entry."""
         return self._by_id.get(entry_id)
+
+    @property
+    def outline(self) -> WindowItem | None:
+        """The item of the outline; None if it has no text."""
+        return self.state.item if self.state is not None and self.state.state.text else None
+
+    @property
+    def shown_items(self) -> list[WindowItem]:
+        """The items with that of the outline at its place."""
+        outline, items = self.outline, self.items
+        if outline is None:
+            return items
+        at = bisect_right(items, outline.position, key=_position)
+        return [*items[:at], outline, *items[at:]]
+
+    def shown(self, entry_id: str) -> WindowItem | None:
+        """Return the item of an active entry, or of the outline."""
+        outline = self.outline
+        return outline if outline and outline.entry.id == entry_id else self.find(entry_id)
 
     def index(self, item: WindowItem) -> int:
         """Return the index of one of the items."""
@@ -548,12 +565,12 @@ class Window:
         self.replace(at, at + 1, [msgspec.structs.replace(item, pinned=on)])
 
     def clear(self) -> None:
-        """Remove all entries and the state block."""
+        """Remove all entries and the outline."""
         self.replace(0, len(self.items), ())
         self.set_state(None)
 
     def set_state(self, state: ActiveState | None) -> None:
-        """Replace the state block."""
+        """Replace the outline."""
         before = 0 if self.state is None else self.state.item.tokens
         after = 0 if state is None else state.item.tokens
         self.state = state
@@ -561,18 +578,20 @@ class Window:
         if before or after:
             self.shares["state"] = after
 
-    def state_position(self) -> int:
-        """Return the position behind which the state block is shown.
+    def state_position(self, state: State | None) -> int:
+        """Return the position behind which an outline is shown.
 
-        It is that of the last summary that a compression made, or of the last leading system message.
+        It is before the first entry that it covers, but behind the last summary that a compression made,
+        and behind leading system messages.
         """
-        position = 0
+        covered = None if state is None else state.covered
+        position = 0 if covered is None else max(0, covered.first - 1)
         leading = True
         for item in self.items:
             entry = item.entry
             leading = leading and item.is_prompt
             if leading or (entry.type == "summary" and item.compression is not None):
-                position = item.position
+                position = max(position, item.position)
         return position
 
     def advance(self, head: int, epoch: int) -> None:
@@ -630,9 +649,9 @@ def _stored(place: StoredItem, record: Record) -> WindowItem:
 
 
 def _stored_state(place: StoredItem, record: Record) -> ActiveState | None:
-    """Return the state block of a stored window."""
+    """Return the outline of a stored window."""
     if not isinstance(record, StateSetter):
-        raise StoreError(f"the window refers to seq {place.seq}, which holds no state block")
+        raise StoreError(f"the window refers to seq {place.seq}, which holds no outline")
     return ActiveState.of(place.seq, record, place.position, own_count)
 
 

@@ -181,7 +181,7 @@ def read_part(
         raise FormatError(f"a part of a content must be a dict with a type, not {shape_of(block)}")
     text = block.get("text") if len(block) > 2 else None  # more than its type and its text
     if isinstance(text, str) and (found := reading(form, block)).startswith(f"{text}\n"):
-        # Without a blank, so that no digest takes the sources for a sentence of their own.
+        # Without a blank, so that no outline takes the sources for a sentence of their own.
         sources = found.removeprefix(f"{text}\n").replace("\n", ", ")
         return msgspec.structs.replace(opaque(form, block), text=f"{text}[{sources}]"), {}
     if block["type"] == "text":

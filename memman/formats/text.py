@@ -146,7 +146,7 @@ def _render_summary(entry: Entry) -> Rendered:
 
 
 def _render_state(entry: Entry) -> Rendered:
-    """Return the state block as the last of the summaries."""
+    """Return the outline as the last of the summaries."""
     text = _escaped(entry.text, first=True)
     escapes = ["\\"] * (len(text) - len(entry.text))
     head = state_head(entry)

@@ -26,12 +26,12 @@ BEGINS = "[memman: the conversation begins with the assistant]"
 """The user's note before a first message of the assistant."""
 GOES_ON = "[memman: the conversation goes on]"
 SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
-STATE_HEAD = "[memman state, kept word for word from earlier entries, not a new request]"
+STATE_HEAD = "[memman outline, from earlier entries, not a new request]"
 STATE_HEADS = re.compile(
     rf"{re.escape(STATE_HEAD[:-1])}(?:; [A-Za-z0-9_-]{{1,64}} #N returns entry #N)?\]"
 )
 """The head, also with the clause for the agent's recall tool."""
-STATE_END = "[end of memman state]"
+STATE_END = "[end of memman outline]"
 NOTHING = Rendered((), 0)
 
 Message = JSONObject
@@ -247,7 +247,7 @@ def _heading(kind: str, entry: Entry) -> tuple[str, str]:
 
 
 def state_head(entry: Entry) -> str:
-    """Return the line before a state block."""
+    """Return the line before an outline."""
     return f"{STATE_HEAD[:-1]}{_offer(entry.metadata, '#N returns entry #N')}]"
 
 
