@@ -1,8 +1,7 @@
-"""Carrying the state block of a session forward through a compression.
+"""Carrying the outline of a session forward through a compression.
 
-The block is a fold of its earlier items and the items of the entries that leave the window. The sections
-share the room; the others use the part that one leaves. Items without room stay in the fold, up to about
-twice the size of the text, and may return when others leave.
+The outline is a fold of its earlier items and the items of the entries that leave the window. Items without
+room stay in the fold, up to about twice the size of the text, and may return when others leave.
 """
 
 from __future__ import annotations
@@ -10,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from memman.compression.state_choice import WHOLE_SHARE, Choice, Shown
+import msgspec
+
+from memman.compression.state_choice import Choice, Shown
 from memman.compression.state_fold import Fold
 from memman.compression.state_items import Found, item_of
 from memman.compression.working_set import other_values
 from memman.entries import NOT_COUNTED, Entry, TokenCount
-from memman.state import Keeps, State, StateItem
+from memman.state import NOTHING_COVERED, Keeps, State, StateItem, state_text
 
 NO_KEEPS: Final[Keeps] = {}
 LEAST_TOKENS: Final = 32  # of a text
 _LEAST_ROOM: Final = 1_000  # characters: the items are kept for this room even if there is none now
 _CHARS: Final = 3.4  # in a token, before anything is counted
-_MOST_CHARS: Final = 12  # in a token, on average
+_MOST_GIVEN: Final = 4_000  # characters of a call's arguments whose words count
 _COUNTS: Final = 3  # of the whole text, at most while it is not yet full
 _FULL: Final = 0.94  # of the room is near enough
 
@@ -35,40 +36,53 @@ def carry(
     keeps: Keeps = NO_KEEPS,
     memory: int = 0,
     recall: str = "",
+    told: int = 0,
 ) -> State | None:
-    """Return the state block after a compression; None if there is nothing to carry forward.
+    """Return the outline after a compression; None if there is nothing to carry forward.
 
     Args:
-        before: the block so far.
-        leaving: the entries that the compression takes out of the window or shortens, in full.
+        before: the outline so far.
+        leaving: the entries that the compression takes out of the window or shortens, in full and in order.
         shown: the entries of the window after it, with stubs and summaries.
         tokens: the most tokens of its text.
         count: counts the tokens of a text.
         keeps: sections of the caller's own.
         memory: the tokens of a text for which items are kept, if that is more than `tokens`.
         recall: the name of the agent's tool that returns the entries; "" if it has none.
+        told: the place of the newest entry that a model's summary of this compression covers; 0 without
+        one.
     """
-    fold = Fold(before)
-    for entry in leaving:
-        fold.add(entry)
+    fold = Fold(before, leaving, told)
     fold.add_kept(leaving, keeps)
     if not fold.found:
         return None
+    covered = NOTHING_COVERED if before is None else before.covered
+    state = State(
+        text="",
+        token_count=NOT_COUNTED,
+        items=(),
+        recall=recall,
+        covered=covered and covered.plus(leaving),
+    )
     view = Shown(shown)
     now = max((found.seq for found in fold.found.values()), default=0)
+    given = [entry.text[:_MOST_GIVEN] for entry in leaving if entry.type == "tool_call"]
     room = _room(before, tokens)
-    most = int(WHOLE_SHARE * max(tokens, LEAST_TOKENS * 8))
-
-    def fits(text: str) -> bool:
-        return _fits(text, most, count)
-
-    choice = Choice(fold.found.values(), view, max(now, view.seq), room, fits)
-    text, counted = _fitted(choice, tokens, count) if tokens >= LEAST_TOKENS else ("", NOT_COUNTED)
-    items, sources = _packed(choice.kept(max(_LEAST_ROOM, int(max(tokens, memory) * _CHARS))))
+    choice = Choice(fold.found.values(), view, max(now, view.seq), room, given)
+    chosen: list[Found] = []
+    if tokens >= LEAST_TOKENS:
+        state, chosen = _fitted(state, choice, room, tokens, count)
+    kept = choice.kept(max(_LEAST_ROOM, int(max(tokens, memory) * _CHARS)), chosen)
+    items, sources = _packed(kept, chosen)
     values = dict.fromkeys(fold.values)
-    there = view.values.union(other_values(text))
-    kept = sum(value in there for value in values)
-    return State(text, counted, items, sources, len(values), kept, recall)
+    there = view.values.union(other_values(state.text), (found.text for found in chosen))
+    return msgspec.structs.replace(
+        state,
+        items=items,
+        sources=sources,
+        values=len(values),
+        kept=sum(value in there for value in values),
+    )
 
 
 def _room(before: State | None, tokens: int) -> int:
@@ -78,44 +92,44 @@ def _room(before: State | None, tokens: int) -> int:
     return int(tokens * _CHARS)
 
 
-def _fits(text: str, tokens: int, count: Callable[[str], TokenCount]) -> bool:
-    """Return True if a text has at most so many tokens; it is counted only if that is in question."""
-    if len(text) * 4 <= tokens:  # a token has at least a byte
-        return True
-    return len(text) <= tokens * _MOST_CHARS and count(text).tokens <= tokens
-
-
 def _fitted(
-    choice: Choice, tokens: int, count: Callable[[str], TokenCount]
-) -> tuple[str, TokenCount]:
-    """Choose things for so many tokens; return the text and its count."""
-    room, least, most = choice.room, 0, 1 << 60
-    best: tuple[str, TokenCount] = "", NOT_COUNTED
-    chosen: dict[int, Found] = {}
+    state: State, choice: Choice, room: int, tokens: int, count: Callable[[str], TokenCount]
+) -> tuple[State, list[Found]]:
+    """Choose things for so many tokens; return the outline with its text and count, and these things."""
+    least, most = 0, 1 << 60
+    best: list[Found] = []
     for turn in range(12):
-        text = choice.choose(room)
+        chosen = choice.choose(room)
+        text = state_text((item_of(item, (), True) for item in chosen), state.covered)
         if not text:
             break
         counted = count(text)
         guess = int(min(room, len(text)) * tokens * 0.97 / max(1, counted.tokens))
         if counted.tokens <= tokens:
-            best, chosen, least = (text, counted), choice.chosen, room
+            state = msgspec.structs.replace(state, text=text, token_count=counted)
+            best, least = chosen, room
             if counted.tokens >= _FULL * tokens or len(text) < 0.9 * room:
                 break
         else:
             most, guess = room, guess - 8
         room = min(most - 1, guess)
-        if chosen and (turn >= _COUNTS or room <= least):
+        if best and (turn >= _COUNTS or room <= least):
             break
-    choice.settle(chosen)
-    return best
+    return state, best
 
 
-def _packed(kept: Sequence[tuple[Found, bool]]) -> tuple[tuple[StateItem, ...], tuple[str, ...]]:
+def _packed(
+    kept: Sequence[Found], chosen: Sequence[Found]
+) -> tuple[tuple[StateItem, ...], tuple[str, ...]]:
     """Return the items, and the table of ids that they refer to."""
+    shown = set(map(id, chosen))
     numbers: dict[str, int] = {}
     items = tuple(
-        item_of(found, [numbers.setdefault(name, len(numbers)) for name in found.ids], shown)
-        for found, shown in kept
+        item_of(
+            found,
+            [numbers.setdefault(name, len(numbers)) for name in found.ids],
+            id(found) in shown,
+        )
+        for found in kept
     )
     return items, tuple(numbers)

@@ -1,20 +1,34 @@
-"""The choice of items for the text of the state block, and of further ones for the next compression."""
+"""The choice of items for the text of an outline, and of further ones for the next compression."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import filterfalse
+from math import inf
 from typing import Final
 
-from memman.compression.state_items import Found, cost_of, item_of, size_of
-from memman.compression.state_messages import ranked_messages, split_messages
-from memman.compression.words import sure_values
+from memman.compression.outline import LEAST_WORDS, Cover
+from memman.compression.state_items import (
+    LONG,
+    PIECE,
+    RULE,
+    RULE_PIECE,
+    SHORT,
+    WAITING,
+    Found,
+    cost_of,
+)
+from memman.compression.user_messages import ASKED, label_of
+from memman.compression.words import sure_values, words_of
 from memman.compression.working_set import decoded, line_of, open_tasks
 from memman.entries import Entry, attributed, speaker_of
-from memman.state import LISTED_SECTIONS, state_text, title_of
+from memman.state import KEEP, LISTED_SECTIONS, TURNS, directory_of, title_of
 
-_ITEMS: Final = 2.0  # times the room, of items
+_MISSES: Final = 12  # things that are too large for what is left, before a search for others ends
+_MEMORY: Final = 2.0  # times the room of the text, of items that the outline remembers
 # From this age in entries on a value's rank falls with its age: longer in a larger window.
 _LEAST_AGE: Final = 15.0
 _AGE: Final = 110.0  # characters of room for each entry of it
@@ -22,48 +36,37 @@ _LENGTH: Final = 20.0  # characters, besides the value's
 _LEAST_LEFT: Final = 12  # characters: less room is none
 _MOST_SHOWN: Final = 200_000  # characters of the window whose values are known
 _MOST_SEARCHED: Final = 30_000  # characters, the newest, in which a value is searched for
-WHOLE_SHARE: Final = 0.8  # of the room: user messages that together fit it are all whole
-# The order of the sections, and the share of the room that each may take before the others had theirs.
-_SHARES: Final = {
-    "constraint": 1.0,
-    "user": 0.3,
-    "rule": 0.15,
-    "note": 0.04,
-    "value": 0.6,
-    "context": 0.05,
-    "task": 0.08,
-    "other": 0.05,
-}
-_KEEP_SHARE: Final = 0.15
-# The items of each section that stay in the fold without room in the text, in parts of the room.
-_HIDDEN: Final = {
-    "constraint": 1.0,
-    "user": 0.3,
-    "rule": 0.2,
-    "note": 0.1,
-    "value": 1.5,
-    "context": 0.1,
-    "task": 0.1,
-    "other": 0.3,
-}
-_HIDDEN_KEEP: Final = 0.2
+# The shares of the room, in the order of choice; what one leaves is the others'.
+_CONSTRAINTS: Final = 1.0
+_RULES: Final = 0.85  # messages of the user with a rule, the newest first
+_RULE_PIECES: Final = 0.25
+_NEWEST_SHORT: Final = 0.1  # short messages of the user, the newest first
+_SHORT_MESSAGES: Final = 0.45  # the other ones, by what they add
+_LONG_MESSAGES: Final = 0.2
+_FIRST: Final = 0.1  # the beginning of a first message that is long
+_SYSTEM_RULES: Final = 0.1
+_TASKS: Final = 0.06
+_CONTEXTS: Final = 0.04
+_KEPT: Final = 0.15  # each section of the caller's own
+_VALUES: Final = 0.32
+_MOST_VALUES: Final = 700  # characters, and half of the share
+_MORE_VALUES: Final = 0.3  # behind everything else
+_ENDINGS: Final = 0.2
+_STEPS: Final = 0.06  # the newest calls
+_VALUED: Final = re.compile(
+    r"\d{3}|\w[/_@]\w"
+)  # a message with a number, a path or a name of a program
 _MOST_PLACES: Final = 50  # at which a value is looked at: in more it counts as not contained
 # Characters that continue a value before or after it; scripts without blanks may adjoin one.
 _JOINED: Final = r"[^\W\u0e00-\u0eff\u3040-\ud7ff]"
 # Compiled on first use: they take a thirtieth of an import.
 _BEFORE: Final = rf"{_JOINED}|[.-]"
 _AFTER: Final = rf"{_JOINED}|-|\.{_JOINED}"
-_IN_ORDER: Final = (
-    "constraint",
-    "user",
-    "rule",
-    "context",
-    "task",
-)  # shown as they came; others by rank
+_SECTIONS: Final = ("constraint", "rule", *TURNS, "task", "context", "value", "other")  # of a text
 
 
 class Shown:
-    """The texts that the window shows besides the block."""
+    """The texts that the window shows beside the outline."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.seq = max((entry.seq for entry in entries), default=0)
@@ -73,7 +76,6 @@ class Shown:
         self._ids = {entry.id for entry in entries}
         users = [entry for entry in entries if entry.role == "user"]
         self._texts = {attributed(speaker_of(entry), entry.text.strip()) for entry in users}
-        self._summaries = [entry for entry in entries if entry.type == "summary"]
         self._calls = [entry for entry in entries if entry.type == "tool_call"]
 
     @cached_property
@@ -82,14 +84,12 @@ class Shown:
         found = [call for call in self._calls if open_tasks(decoded(call)) is not None]
         return {line_of(call.name or "") for call in found}
 
-    @cached_property
-    def lines(self) -> set[str]:
-        """The lines of summaries; a digest has sentences of the user's messages."""
-        texts = [entry.text for entry in self._summaries]
-        return {line.removeprefix("(user) ") for text in texts for line in text.split("\n")}
+    def has_call(self, call_id: str) -> bool:
+        """Return True if the window shows the call with this id."""
+        return any(call.call_id == call_id for call in self._calls)
 
     def has(self, found: Found) -> bool:
-        """Return True if the window shows the thing, so that the block need not."""
+        """Return True if the window shows the thing, so that the outline need not."""
         if found.section in LISTED_SECTIONS:
             return found.text in self.values or _is_in(found.text, self._text)
         if found.section == "task":
@@ -107,8 +107,8 @@ def _newest_texts(entries: Sequence[Entry]) -> Iterator[str]:
         yield entry.text
 
 
-def _is_in(value: str, text: str, times: int = 1) -> bool:
-    """Return True if a text has a value as often as this, not only as a part of longer ones.
+def _is_in(value: str, text: str) -> bool:
+    """Return True if a text has a value, not only as a part of longer ones.
 
     A path is in the text if a path below it is, and a name if a path that ends with it is.
     """
@@ -118,49 +118,78 @@ def _is_in(value: str, text: str, times: int = 1) -> bool:
             break
         end = at + len(value)
         before, after = text[at - 1 : at], text[end : end + 2]
-        joined = (before == "/" and is_path) or (after[:1] == "/" and not is_path)
+        joined = (before == "/" and is_path and not _is_absolute(text, at)) or (
+            after[:1] == "/" and not is_path
+        )
         if not joined and not re.match(_BEFORE, before) and not re.match(_AFTER, after):
-            times -= 1
-            if not times:
-                return True
+            return True
         at = text.find(value, end)
     return False
 
 
+def _is_absolute(text: str, at: int) -> bool:
+    """Return True if the path around a place begins with `/` or `~`: it names a relative one too."""
+    start = max(text.rfind(blank, 0, at) for blank in " \n`") + 1
+    return text[start] in "/~"
+
+
 class Choice:
-    """The things in order of their rank, and those that fit a room in characters."""
+    """The things in order of their worth, and those that fit a room in characters.
+
+    Args:
+        found: the things.
+        view: the window beside the outline.
+        now: the place of the newest entry.
+        room: about the room, in characters.
+        given: texts of the entries that leave besides the things, which show what matters.
+    """
 
     def __init__(
-        self,
-        found: Iterable[Found],
-        view: Shown,
-        now: int,
-        room: int,
-        fits: Callable[[str], bool],
+        self, found: Iterable[Found], view: Shown, now: int, room: int, given: Iterable[str]
     ) -> None:
-        self.room = room
-        self.chosen: dict[int, Found] = {}  # by id() of the thing
-        self._view = view
-        self._seen: dict[int, bool] = {}  # whether the window shows a thing
-        self._now = now
+        self._view, self._now = view, now
         self._age = max(_LEAST_AGE, room / _AGE)
-        sections: dict[str, list[Found]] = {name: [] for name in _SHARES}
+        self._seen: dict[int, bool] = {}  # by id() of a thing, whether the window shows it
+        self._sections: dict[str, list[Found]] = {name: [] for name in _SECTIONS}
         for item in found:
-            sections.setdefault(item.section, []).append(item)
-        users = [item for item in sections["user"] if not view.has(item)]
-        cut = any(item.part for item in sections["user"])
-        self._whole = not cut and fits(state_text(item_of(item, (), True) for item in users))
-        # Whole messages that have no room now may have it in the next block.
-        self._messages = [] if self._whole else [m for m in sections["user"] if not m.part]
-        if not self._whole:
-            sections["user"] = split_messages(sections["user"])
-        self._sections = {name: self._ranked(name, items) for name, items in sections.items()}
+            self._sections.setdefault(item.section, []).append(item)
+        for name, items in self._sections.items():
+            if name not in TURNS:
+                items.sort(key=lambda item: (-self._rank(item), -item.seq, item.text))
+        turns = [item for name in TURNS for item in self._sections[name] if _tells(item)]
+        turns.sort(key=lambda item: (item.seq, item.part))
+        # The outcome of a call that the window still shows waits for it.
+        self._waiting = [i for i in turns if i.score == WAITING and view.has_call(i.key)]
+        waiting = set(map(id, self._waiting))
+        self._turns = [i for i in turns if id(i) not in waiting and not self._is_shown(i)]
+        words = [words_of(item.text) for item in self._turns]
+        self._cover = Cover(self._turns, words, given)
+        self._covering: list[Found] | None = None
+        self._short = self._ranked_short(words)
+        self._worth = list(self._by_worth())
 
-    def _ranked(self, section: str, items: list[Found]) -> list[Found]:
-        """Return the things of a section, the most valuable first."""
-        if section == "user":
-            return items if self._whole else ranked_messages(items, self.room * _SHARES["user"])
-        return sorted(items, key=lambda item: (-self._rank(item), -item.seq, item.text))
+    def _ranked_short(self, words: Sequence[frozenset[str]]) -> list[Found]:
+        """Return the user's short messages by what they add.
+
+        Statements with a label or a value come before others, questions and repeated texts last.
+        """
+        pairs = [
+            (item, own)
+            for item, own in zip(self._turns, words, strict=True)
+            if item.section == "user" and item.score == SHORT
+        ]
+        short = [item for item, _ in pairs]
+        ranked = list(Cover(short, [own for _, own in pairs], ()).order(()))
+        known = set(map(id, ranked))
+        ranked += [item for item in short if id(item) not in known]  # their words are there
+        times = Counter(item.said for item in short)
+        return sorted(
+            ranked,
+            key=lambda item: (
+                times[item.said] > 1 or item.text.endswith(ASKED),
+                not (label_of(item.text) or _VALUED.search(item.text)),
+            ),
+        )
 
     def _rank(self, item: Found) -> float:
         """Return the score of a thing now, for its length if the section is a list."""
@@ -169,105 +198,161 @@ class Choice:
         age = max(0, self._now - item.seq)
         return item.score / (age + self._age) / (len(item.text) + _LENGTH)
 
-    def choose(self, room: int) -> str:
-        """Choose things for a room in characters, and return their text."""
-        self.room = room
-        self.chosen = {}
-        left = room
-        # Messages that all fit come before everything else, even before constraints.
-        for name in sorted(self._sections, key=lambda name: not (self._whole and name == "user")):
-            share = room * _SHARES.get(name, _KEEP_SHARE)
-            if name == "user" and self._whole:
-                share = room
-            left -= self._take(name, int(min(left, share)))
+    def choose(self, room: int) -> list[Found]:
+        """Return the things for a text of about `room` characters, in the order of the text."""
+        chosen = _Chosen(room)
+        for items, share, most in self._worth:
+            chosen.add(
+                filterfalse(self._is_shown, items), min(share * room, most + share * room / 2)
+            )
+        if self._covering is None:
+            self._covering = list(self._cover.order(chosen.items))
+        chosen.add(self._covering, room)
+        chosen.add(self._short, room)  # those without a new word
+        chosen.add(filterfalse(self._is_shown, self._sections["value"]), _MORE_VALUES * room)
+        return self._in_order(chosen)
+
+    def kept(self, room: int, chosen: Iterable[Found]) -> list[Found]:
+        """Return the things for the next compression: the chosen ones, and about as many again."""
+        kept = _Chosen(int(_MEMORY * room))
+        kept.add(chosen, kept.room, needed=True)
+        kept.add(self._waiting, kept.room)
+        kept.add(self._sections["value"], _VALUES * kept.room)
+        for items, share, _ in self._worth:
+            kept.add(items, share * kept.room)
+        kept.add(self._covering or (), kept.room)
         for name in self._sections:
-            left -= self._take(name, left)
-        return state_text(item_of(item, (), True) for item in self._in_order())
+            kept.add(self._sections[name] if name not in TURNS else (), kept.room)
+        return self._in_order(kept)
 
-    def _take(self, section: str, room: int) -> int:
-        """Choose things of a section while they fit; return the characters used."""
-        used = self._fill(section, room)
-        if used and section in LISTED_SECTIONS:
-            used -= self._drop_repeated(section)
-            used += self._fill(section, room - used)
-        return used
+    def _by_worth(self) -> Iterator[tuple[Sequence[Found], float, float]]:
+        """Yield things in the order of choice, with their share of the room.
 
-    def _fill(self, section: str, room: int) -> int:
-        """Choose things of a section in their order; return the characters used."""
-        if room < _LEAST_LEFT:
-            return 0
-        chosen = self.chosen
-        items = [item for item in self._sections[section] if id(item) not in chosen]
-        if not items:
-            return 0
-        head = 0 if len(items) < len(self._sections[section]) else len(title_of(section)) + 2
-        known = self._known() if section in LISTED_SECTIONS else ""
-        used = head
-        for item in items:
-            cost = cost_of(item)
-            if used + cost <= room:
-                repeated = item.text in known and _is_in(item.text, known)
-                if not repeated and not self._is_shown(item):
-                    used += cost
-                    chosen[id(item)] = item
-            elif room - used < _LEAST_LEFT:
-                break
-        return used if used > head else 0
+        If a number of characters follows, they and half of the share are the most.
+        """
+        newest = self._turns[::-1]
+        said = [item for item in newest if item.section == "user"]
+        yield self._sections["constraint"], _CONSTRAINTS, inf
+        for score, share in (
+            (RULE, _RULES),
+            (RULE_PIECE, _RULE_PIECES),
+            (SHORT, _NEWEST_SHORT),
+            (LONG, _LONG_MESSAGES),
+        ):
+            yield _repeated_last([item for item in said if item.score == score]), share, inf
+        yield self._short, _SHORT_MESSAGES, inf
+        first = self._turns[0].seq if self._turns else 0
+        yield [item for item in self._turns if item.seq == first], _FIRST, inf
+        yield self._sections["rule"], _SYSTEM_RULES, inf
+        yield self._sections["task"], _TASKS, inf
+        yield self._sections["context"], _CONTEXTS, inf
+        for name, items in self._sections.items():
+            if name.startswith(KEEP):
+                yield items, _KEPT, inf
+        yield self._sections["value"] + self._sections["other"], _VALUES, _MOST_VALUES
+        yield self._cover.endings(), _ENDINGS, inf
+        yield _repeated_last([item for item in newest if item.section == "did"]), _STEPS, inf
 
     def _is_shown(self, item: Found) -> bool:
         """Return True if the window shows a thing."""
         seen = self._seen.get(id(item))
         if seen is None:
-            seen = self._view.has(item)
-            if item.section == "user" and not self._whole:
-                seen = seen or item.said.strip() in self._view.lines
-            self._seen[id(item)] = seen
+            seen = self._seen[id(item)] = self._view.has(item)
         return seen
 
-    def _drop_repeated(self, section: str) -> int:
-        """Drop values that are part of another one; return the characters that they had."""
-        known, freed = self._known(), 0
-        for item in [item for item in self.chosen.values() if item.section == section]:
-            if known.count(item.text) > 1 and _is_in(item.text, known, 2):
-                del self.chosen[id(item)]
-                freed += cost_of(item)
-        return freed
-
-    def _known(self) -> str:
-        """Return the texts of all chosen things."""
-        return "\n".join([item.text for item in self.chosen.values()])[-_MOST_SEARCHED:]
-
-    def _in_order(self) -> list[Found]:
+    def _in_order(self, chosen: _Chosen) -> list[Found]:
         """Return the chosen things in the order of the text."""
+        ids = set(map(id, chosen.items))
         listed: list[Found] = []
         for name, items in self._sections.items():
-            chosen = [item for item in items if id(item) in self.chosen]
-            if name in _IN_ORDER:
-                chosen.sort(key=lambda item: (item.seq, item.part))
-            listed += chosen
+            found = [item for item in items if id(item) in ids]
+            if name not in LISTED_SECTIONS and not name.startswith(KEEP):
+                found.sort(key=lambda item: (item.seq, item.part))
+            listed += found
         return listed
 
-    def settle(self, chosen: dict[int, Found]) -> None:
-        """Return to an earlier choice."""
-        self.chosen = chosen
 
-    def kept(self, room: int) -> list[tuple[Found, bool]]:
-        """Return the things for the next compression, the chosen ones first, each with whether it is."""
-        listed = [(item, True) for item in self._in_order()]
-        messages = sum(map(size_of, self._messages))
-        if messages <= WHOLE_SHARE * room:
-            listed += [(item, False) for item in self._messages]
-        # Many short values in the text leave at least a third to items that it does not show.
-        total = int(_ITEMS * room) - sum(size_of(item) for item, _ in listed)
-        total = max(total, int(_ITEMS * room / 3))
-        for name, items in self._sections.items():
-            left = min(total, int(_HIDDEN.get(name, _HIDDEN_KEEP) * room))
-            if not listed:  # without a text the messages come first
-                left = total
-            for item in items:
-                size = size_of(item)
-                if id(item) not in self.chosen and size <= left:
-                    left -= size
-                    total -= size
-                    listed.append((item, False))
-        return listed
+class _Chosen:
+    """The things that were chosen for a room, and the room that is left."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.items: list[Found] = []
+        self._left: float = room
+        self._ids: set[int] = set()
+        self._sections: set[str] = set()
+        self._directories: set[str] = set()
+        self._texts: list[str] = []  # of the things that are no values
+        self._known = ""  # the values
+        self._runs: set[str] = set()  # the whole words of both
+        self._joined: tuple[int, str] = 0, ""  # the texts in one
+
+    def add(self, items: Iterable[Found], most: float, needed: bool = False) -> None:
+        """Choose things in their order, as long as they fit `most` characters and what is left."""
+        left = min(most, self._left)
+        misses = 0
+        for item in items:
+            if (left < _LEAST_LEFT or misses > _MISSES) and not needed:
+                break
+            if id(item) in self._ids:
+                continue
+            cost = self._cost(item)
+            if not needed and (cost > left or self._is_repeated(item)):
+                misses += cost > left
+                continue
+            left -= cost
+            self._left -= cost
+            self.items.append(item)
+            self._ids.add(id(item))
+            self._sections.add(item.section)
+            self._runs.update(_runs_of(item.text))
+            if item.section in LISTED_SECTIONS:
+                self._directories.add(directory_of(item.text))
+                self._known += f"\n{item.text}"
+            else:
+                self._texts.append(item.text)
+
+    def _cost(self, item: Found) -> int:
+        """Return the characters that a thing adds to the text; a directory is named once."""
+        cost = cost_of(item)
+        if item.section not in self._sections and not (
+            item.section in TURNS and self._sections.intersection(TURNS)
+        ):
+            cost += len(title_of(item.section)) + 2
+        if item.section in LISTED_SECTIONS:
+            directory = directory_of(item.text)
+            cost -= len(directory) if directory in self._directories else 0
+        return cost
+
+    def _is_repeated(self, item: Found) -> bool:
+        """Return whether a value is in a text that was chosen."""
+        if item.section not in LISTED_SECTIONS or not self._runs.issuperset(_runs_of(item.text)):
+            return False
+        if self._joined[0] != len(self._texts):
+            self._joined = len(self._texts), "\n".join(self._texts)[-_MOST_SEARCHED:]
+        return any(
+            item.text in text and _is_in(item.text, text) for text in (self._joined[1], self._known)
+        )
+
+
+def _tells(item: Found) -> bool:
+    """Return False for a line of a long message that has hardly a word, such as pasted code."""
+    is_piece = item.section == "user" and item.score in (PIECE, RULE_PIECE)
+    return not is_piece or len(words_of(item.text)) >= LEAST_WORDS
+
+
+def _repeated_last(items: Sequence[Found]) -> list[Found]:
+    """Return things in their order, those whose text another had before at the end."""
+    seen: set[str] = set()
+    again = []
+    for item in items:
+        if item.said in seen:
+            again.append(item)
+        seen.add(item.said)
+    later = set(map(id, again))
+    return [item for item in items if id(item) not in later] + again
+
+
+def _runs_of(text: str) -> list[str]:
+    """Return the whole words of a text: another text has it, whole, only if that one has all of them."""
+    return re.findall(rf"{_JOINED}+", text)

@@ -1,15 +1,32 @@
-"""The items that the entries leaving the window add to the state block."""
+"""The items that the entries leaving the window add to an outline."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final
 
-from memman.compression.state_items import Found
-from memman.compression.state_messages import TYPED
-from memman.compression.user_messages import is_generic, is_rule, label_of, pieces_of, rule_key
+from memman.compression.outline import call_line, outcome_of, sentences_of
+from memman.compression.state_items import (
+    ENDING,
+    LONG,
+    PASTED,
+    PIECE,
+    RULE,
+    RULE_PIECE,
+    SAID,
+    SHORT,
+    WAITING,
+    Found,
+)
+from memman.compression.user_messages import (
+    exact_label,
+    is_firm,
+    is_rule,
+    label_of,
+    pieces_of,
+)
 from memman.compression.working_set import (
     LISTED,
     MOST,
@@ -23,35 +40,63 @@ from memman.compression.working_set import (
     used_values,
 )
 from memman.entries import Entry, attributed, speaker_of
-from memman.state import KEEP, MESSAGES, Keeps, State, is_constraint
+from memman.state import ARROW, KEEP, MESSAGES, Keeps, State, is_constraint, is_users_message
 
 logger = logging.getLogger("memman")
-_LABELLED: Final = 160  # characters of a labelled line of the assistant
+_SHORT: Final = 400  # characters of a short message of the user
+_WHOLE: Final = 1_000  # characters of a message of the user that is not divided
+_EDGE: Final = 2  # pieces at the beginning and at the end of a longer one
+_LINE: Final = 160  # characters of a rule of a system message
 _MOST_TEXTS: Final = 1_000  # of one entry, for a section of the caller's
 
 
 class Fold:
-    """The things of the block before, and those of the entries that leave."""
+    """The things of the outline before, and those of the entries that leave.
 
-    def __init__(self, before: State | None) -> None:
+    Args:
+        before: the outline so far.
+        leaving: the entries that leave, in log order.
+        told: the place of the newest entry that a model's summary of this compression covers, 0 without
+        one.
+            What was said and done up to there is in that summary; the user's words and values stay here.
+    """
+
+    def __init__(self, before: State | None, leaving: Sequence[Entry], told: int) -> None:
+        # Messages that call tools: they do not end a turn.
+        self._calling = {entry.message_id for entry in leaving if entry.type == "tool_call"} - {
+            None
+        }
+        self._before_calls = {
+            first.id for first, second in pairwise(leaving) if second.type == "tool_call"
+        }
+        self._told = told
+        self._steps: dict[str, Found] = {}  # the newest call of each `call_id`
         self.found: dict[tuple[str, str], Found] = {}
         self.values: list[str] = []
-        if before is None:
-            return
-        whole = {item.seq for item in before.items if item.section == "user" and not item.part}
+        if before is not None:
+            self._load(before)
+        for entry in leaving:
+            self._add(entry)
+
+    def _load(self, before: State) -> None:
+        """Add the items of the outline so far, without what a model's summary has now."""
         for item in before.items:
-            if item.part and item.section == "user" and item.seq in whole:
+            if item.section in ("said", "did") and item.seq <= self._told:
                 continue
             ids = tuple(before.sources[n] for n in item.sources if before.sources[n])
             found = Found(item.section, item.key, item.text, ids, item.seq, item.score, item.part)
-            self.found[_identity(found)] = found
+            self._put(found)
+            if item.section == "did":
+                self._steps[item.key] = found
 
-    def add(self, entry: Entry) -> None:
-        """Add the items of an entry to the block."""
+    def _add(self, entry: Entry) -> None:
+        """Add the items of an entry."""
         if entry.type == "summary":
             return
         values = other_values(entry.text)
         self.values += values
+        if entry.type in ("tool_call", "tool_result") and entry.seq > self._told:
+            self._add_step(entry)
         if entry.type == "tool_call":
             self._add_call(entry)
         elif entry.type == "context":
@@ -62,18 +107,36 @@ class Fold:
             weights = NAMED if entry.role == "user" else LISTED
             for path in paths_of(entry.text):
                 self._see("value", path, entry, *weights)
-        # The pieces of a typed message have its values, unless newer ones replaced them.
-        typed = entry.role == "user" and len(entry.text) <= TYPED
+        # The text of a short message of the user has its values.
+        typed = is_users_message(entry) and len(entry.text) <= _WHOLE
         for value in () if typed else values:
-            if ("value", value) not in self.found and value.isprintable():
-                self._see("other", value, entry, 0.05 if is_noise(value) else 1.0)
+            if ("value", value) not in self.found and value.isprintable() and not is_noise(value):
+                self._see("other", value, entry, 1.0)
+
+    def _add_step(self, entry: Entry) -> None:
+        """Add a call or its outcome: a result may leave the window before its call, and ids may repeat."""
+        key, is_call = entry.call_id or entry.id, entry.type == "tool_call"
+        step = self._steps.get(key)
+        if step is None or (step.score != WAITING if is_call else ARROW in step.text):
+            step = Found("did", key, line_of(entry.name or "tool"), (), entry.seq, WAITING)
+        call, _, outcome = step.text.partition(ARROW)
+        self.found.pop(_identity(step), None)
+        seq = entry.seq if is_call else step.seq
+        if is_call:
+            call = call_line(entry).replace(ARROW, " ")
+        else:
+            outcome = outcome_of(entry)
+        score = 1.0 if is_call else step.score
+        step.step(f"{call}{ARROW}{outcome}" if outcome else call, seq, score, entry)
+        self._steps[key] = step
+        self._put(step)
 
     def _add_call(self, entry: Entry) -> None:
         arguments = decoded(entry)
+        tasks = open_tasks(arguments)
         # A todo tool's texts too: the next call repeats them word for word.
         for value, weights in used_values(arguments).items():
             self._see("value", value, entry, *weights)
-        tasks = open_tasks(arguments)
         if tasks is not None:
             key = line_of(entry.name or "")
             self._drop(
@@ -89,20 +152,49 @@ class Fold:
         if is_constraint(entry):
             self._see("constraint", text, entry, 1.0)
         elif entry.role == "user":
-            self._see("user", text, entry, 1.0)
-        else:
-            self._add_lines(entry, text)
+            self._add_user(entry, text)
+        elif entry.role == "system":
+            self._add_rules(entry, text)
+        elif entry.seq > self._told:
+            calls = entry.id in self._before_calls or entry.message_id in self._calling
+            for part, sentence in sentences_of(text):
+                self._put(_found("said", entry, sentence, SAID if calls else ENDING, part))
 
-    def _add_lines(self, entry: Entry, text: str) -> None:
-        """Add the rules of a system message, or the labelled lines of the assistant."""
-        system = entry.role == "system"
+    def _add_user(self, entry: Entry, text: str) -> None:
+        """Add a message of the user, whole or in pieces. `KEY: value` replaces an older one of its key."""
+        pieces = pieces_of(text)
+        labels = {label for piece in pieces if (label := exact_label(piece))}
+        if labels:
+            speaker = speaker_of(entry)
+            said = [(at, item) for at, item in self.found.items() if item.section == "user"]
+            old = [
+                at for at, item in said if item.key == speaker and exact_label(item.text) in labels
+            ]
+            self._drop(old)
+        if text[0] == "<" and text[-1] == ">":  # a program's text in the user's place
+            scores = [PASTED for _ in pieces]
+        elif len(text) > _WHOLE:
+            # Requests and rules mostly stand before or behind what was pasted.
+            edges = (*pieces[:_EDGE], *pieces[-_EDGE:])
+            scores = [RULE_PIECE if piece in edges or is_firm(piece) else PIECE for piece in pieces]
+        else:
+            rule = any(map(is_firm, pieces))
+            score = RULE if rule else SHORT if len(text) <= _SHORT else LONG
+            scores = [score for _ in pieces]
+            if not labels:
+                pieces = [text]
+        parts = range(1, 1 + len(pieces)) if len(pieces) > 1 else (0,)
+        for part, piece, score in zip(parts, pieces, scores, strict=False):
+            self._put(_found("user", entry, piece, score, part))
+
+    def _add_rules(self, entry: Entry, text: str) -> None:
+        """Add the rules of a system message."""
         for piece in pieces_of(text):
-            if is_rule(piece) or label_of(piece) if system else is_generic(piece):
-                line = line_of(piece, _LABELLED)
-                key = rule_key(line)
-                section = "rule" if system else "note"
-                self._drop([(section, key)] if (section, key) in self.found else [])
-                self._put(Found(section, key, line, (entry.id,), entry.seq, 1.0))
+            if is_rule(piece) or label_of(piece):
+                line = line_of(piece, _LINE)
+                found = Found("rule", "", line, (entry.id,), entry.seq, 1.0)
+                self.found.pop(_identity(found), None)
+                self._put(found)
 
     def add_kept(self, leaving: Sequence[Entry], keeps: Keeps) -> None:
         """Add the texts of the caller's own sections."""
@@ -138,11 +230,19 @@ class Fold:
         self._put(found)
 
     def _put(self, found: Found) -> None:
-        self.found[_identity(found)] = found
+        """Add a thing, at its newest place if it is there already."""
+        at = _identity(found)
+        if (old := self.found.pop(at, None)) is not None:
+            found.merge(old)
+        self.found[at] = found
 
     def _drop(self, identities: Iterable[tuple[str, str]]) -> None:
         for identity in identities:
             del self.found[identity]
+
+
+def _found(section: str, entry: Entry, text: str, score: float, part: int) -> Found:
+    return Found(section, speaker_of(entry), text, (entry.id,), entry.seq, score, part)
 
 
 def _texts(answer: object) -> list[str]:
@@ -160,8 +260,12 @@ def _texts(answer: object) -> list[str]:
 
 
 def _identity(found: Found) -> tuple[str, str]:
-    if found.section == "task":
-        return found.section, f"{found.part} {found.key}"
-    if found.part:
-        return found.section, f"\0{found.seq}.{found.part}"
-    return found.section, found.said if found.section in MESSAGES else found.key or found.text
+    match found.section:
+        case "task":
+            return "task", f"{found.part} {found.key}"
+        case "user":
+            return "user", f"{found.seq}.{found.part}"
+        case "did":
+            return "did", f"{found.seq} {found.key}"
+        case section:
+            return section, found.said if section in MESSAGES else found.key or found.text

@@ -1,4 +1,4 @@
-"""A thing that the state block carries forward, while the block is rebuilt."""
+"""A thing that the outline carries forward, while the outline is rebuilt."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from typing import Final
 import msgspec
 
 from memman.entries import Entry, attributed
-from memman.state import LISTED_SECTIONS, MESSAGES, StateItem, quoted
+from memman.state import GAP, LISTED_SECTIONS, MESSAGES, StateItem, quoted
 
-_MOST_SOURCES: Final = 2  # of an item, the newest
+# The scores of a user's message with a rule, of a sentence with one in a long message, of a short
+# message, of a longer one, of the other sentences of long messages, and of a program's text in the user's
+# place.
+RULE, RULE_PIECE, SHORT, LONG, PIECE, PASTED = 4.0, 3.0, 2.5, 2.0, 1.0, 0.3
+# The scores of the assistant's sentences at the end of a turn, and of others.
+ENDING, SAID = 2.0, 1.0
+WAITING = 0.5  # of an outcome whose call has not left
+MOST_SOURCES: Final = 2  # of an item, the newest
 _ITEM: Final = 34  # characters of an item's encoding besides its text
-_NUMBER: Final = 8  # characters of "#123: " and the line end
+_SPEAKER: Final = 14  # characters of "#123 user: " and the line end
 # Fading is by multiplication only, which gives the same on every platform.
 _FADED: Final = [1.0]
 for _ in range(600):
@@ -20,7 +27,7 @@ for _ in range(600):
 
 
 class Found(msgspec.Struct, gc=False, eq=False):
-    """A thing to carry forward, while the block is rebuilt."""
+    """A thing to carry forward, while the outline is rebuilt."""
 
     section: str
     key: str
@@ -35,6 +42,15 @@ class Found(msgspec.Struct, gc=False, eq=False):
         """The text; of a message with the name of its speaker, which is the key."""
         return attributed(self.key, self.text) if self.section in MESSAGES else self.text
 
+    def step(self, text: str, seq: int, score: float, entry: Entry) -> None:
+        """Take the text of a call with its outcome, and the entry that brought one of them."""
+        self.text, self.seq, self.score = text, seq, score
+        self.ids = (*self.ids, entry.id)[-MOST_SOURCES:]
+
+    def merge(self, older: Found) -> None:
+        """Take the sources of an older thing with the same text."""
+        self.ids = tuple(dict.fromkeys((*older.ids, *self.ids)))[-MOST_SOURCES:]
+
     def faded(self, seq: int) -> float:
         """Return the score at a later position."""
         return self.score * _FADED[min(max(0, seq - self.seq), len(_FADED) - 1)]
@@ -44,16 +60,18 @@ class Found(msgspec.Struct, gc=False, eq=False):
         self.score = self.faded(entry.seq) + weight
         self.seq = max(self.seq, entry.seq)
         others = [name for name in self.ids if name != entry.id]
-        self.ids = (*others, entry.id)[-_MOST_SOURCES:]
+        self.ids = (*others, entry.id)[-MOST_SOURCES:]
 
 
 def cost_of(item: Found) -> int:
     """Return the characters that an item takes in the text."""
     if item.section in LISTED_SECTIONS:
         return len(quoted(item.text)) + 3 if " " in item.text else len(item.text) + 1
+    if item.section == "did":
+        return len(item.text) + 4
     if item.part > 1:
-        return len(item.text) + 3
-    return len(item.said) + _NUMBER
+        return len(item.text) + len(GAP)
+    return len(item.said) + _SPEAKER
 
 
 def size_of(item: Found) -> int:

@@ -8,8 +8,7 @@ several languages.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -32,9 +31,7 @@ _TAG: Final = re.compile(  # `NOTE - ...` and `[NOTE] ...`
 )
 _PUNCTUATION: Final = " \t\r\n.,;:!?*`\"'"
 _UNSPACED: Final = r"[\u0e00-\u0eff\u3040-\ud7ff]"
-_MOST_OF_A_LABEL: Final = 4  # pieces: a label of more is the name of a speaker
-_HEAD: Final = 5  # words of a sentence of which one is "never" if it is a rule
-_SHORT_VALUE: Final = 60  # characters of a value that a newer one of its label replaces
+_HEAD: Final = 5  # words of a sentence that show who it is about
 
 
 def _listed(name: str) -> list[str]:
@@ -48,10 +45,11 @@ def _words_in(name: str) -> frozenset[str]:
 
 @cache
 def _rule_words() -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the words of rules, and parts of rules: of two words, or in scripts without blanks."""
-    every = _listed("rule_words.txt")
-    apart = tuple(word for word in every if " " in word or re.match(_UNSPACED, word))
-    return frozenset(every).difference(apart), apart
+    """Return words of rules that a narration may have too, and words and phrases that only rules have."""
+    words, _, phrases = (
+        (Path(__file__).parent / "rule_words.txt").read_bytes().decode().partition("\n\n")
+    )
+    return frozenset(words.split("\n")), tuple(phrases.splitlines())
 
 
 def pieces_of(text: str) -> list[str]:
@@ -82,18 +80,16 @@ def cut(text: str, most: int) -> Iterator[str]:
 
 
 def is_rule(piece: str) -> bool:
-    """Return True if a piece demands or forbids something, in one of the languages listed.
+    """Return True if a piece has a word that demands or forbids something, in one of the languages listed.
 
     A habit ("He never ...") is not a rule.
     """
-    words, parts = _rule_words()
-    found = _LABEL.match(piece)
-    lower = piece[found.start("value") if found else 0 :].lower().replace("\u2019", "'")
-    if any(part in lower for part in parts):
+    words, phrases = _rule_words()
+    lower = piece.lower().replace("\u2019", "'")
+    if any(phrase in lower for phrase in phrases):
         return True
-    head = [word.strip(_PUNCTUATION) for word in lower.split(None, _HEAD)[:_HEAD]]
-    told = _words_in("told_words.txt")
-    return not words.isdisjoint(head) and told.isdisjoint(head)
+    said = [word.strip(_PUNCTUATION) for word in lower.split()]
+    return not words.isdisjoint(said) and _words_in("told_words.txt").isdisjoint(said[:_HEAD])
 
 
 def label_of(piece: str) -> str:
@@ -102,33 +98,17 @@ def label_of(piece: str) -> str:
     return "" if found is None else found["label"].lower()
 
 
-def rule_key(piece: str) -> str:
-    """Return the subject of a rule or a labelled line: a newer one of the same key replaces it.
-
-    The key is the label if it names one thing and its value is short, otherwise the text.
-    """
-    text = " ".join(piece.split()).strip(_PUNCTUATION).lower()
-    found = _LABEL.match(text)
-    if found and not is_generic(piece) and len(text) - found.start("value") <= _SHORT_VALUE:
-        return found["label"]
-    return text
+def exact_label(piece: str) -> str:
+    """Return the label of a line `KEY: value` that a newer one replaces; "" if its value has a blank."""
+    label = label_of(piece)
+    _, _, value = piece.partition(":") if ":" in piece else piece.partition("\uff1a")
+    kind = _TAG.match(piece) is not None or label in _words_in("label_words.txt")
+    return label if label and not kind and len(value.split()) == 1 else ""
 
 
-def superseded(statements: Iterable[tuple[str, str]]) -> set[int]:
-    """Return the indexes of statements that a later one of the same speaker and key replaces.
-
-    Each is a speaker's name and a text. Likeness replaces nothing: two rules may differ in one word and
-    be about different things.
-    """
-    newest: dict[tuple[str, str], int] = {}
-    replaced: set[int] = set()
-    keys = [(speaker, rule_key(text)) for speaker, text in statements]
-    times = Counter(keys)
-    for number, key in enumerate(keys):
-        if key in newest and times[key] <= _MOST_OF_A_LABEL:
-            replaced.add(newest[key])
-        newest[key] = number
-    return replaced
+def is_firm(piece: str) -> bool:
+    """Return whether a piece is a rule, or labelled as a kind of statement."""
+    return is_rule(piece) or is_generic(piece)
 
 
 def is_generic(piece: str) -> bool:

@@ -17,7 +17,6 @@ MOST: Final = 120
 # The weights of a value's first use in a call, and of each further one.
 USED: Final = (3.0, 2.0)
 COMMAND: Final = (1.0, 3.0)
-WORD: Final = (0.3, 3.0)
 PROSE: Final = (0.2, 3.0)  # a description
 INSIDE: Final = (0.5, 1.0)
 NAMED: Final = (1.0, 1.0)  # a path in a message of the user
@@ -51,13 +50,11 @@ def used_values(arguments: object) -> dict[str, tuple[float, float]]:
     for text in _strings(arguments):
         if LEAST <= len(text) <= MOST and is_line(text):
             if is_noise(text):
-                found[text] = WORD
-            elif " " not in text and _IDENTIFIER.search(text) and not _PATTERN.search(text):
+                continue
+            if " " not in text and _IDENTIFIER.search(text) and not _PATTERN.search(text):
                 found[text] = USED
             elif _MARKED.search(text):
                 found[text] = PROSE if text[0].isupper() and " " in text else COMMAND
-            elif " " not in text:
-                found[text] = WORD
         if len(text) > LEAST:
             for path in paths_of(text[:_MOST_TEXT]):
                 found.setdefault(path, INSIDE)
@@ -80,7 +77,7 @@ def _strings(value: object) -> Iterator[str]:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield str(value)
         elif isinstance(value, dict):
-            waiting += reversed(value.values())
+            waiting += reversed([one for name, one in value.items() if name not in _STATUS])
         elif isinstance(value, list):
             waiting += reversed(value)
 

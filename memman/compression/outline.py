@@ -1,0 +1,173 @@
+"""What a conversation said and did: the sentences, calls and outcomes of an outline, and their order of
+worth.
+
+The lines that together cover most of the words come first, each word weighted by how often it occurs
+(greedy maximum coverage under a budget, after Lin and Bilmes, "A Class of Submodular Functions for
+Document Summarization", 2011). Words of scripts without spaces are pairs of characters. No model is
+called.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from math import log1p
+from typing import Final
+
+from memman.compression.state_items import ENDING, PASTED, Found
+from memman.compression.user_messages import ENDS
+from memman.compression.words import words_of
+from memman.compression.working_set import decoded, line_of
+from memman.entries import Entry
+
+LEAST_WORDS: Final = 3  # of a line of a long message, and of a conclusion
+_SENTENCE: Final = 500  # characters; a longer one is cut
+_SENTENCE_WORDS: Final = 2
+_PRECISION: Final = 2**20  # whole weights: their sum does not depend on the order of a set
+_LENGTH_POWER: Final = 0.6  # 1 would take only short lines, 0 only long ones
+_BESIDES: Final = 8  # characters of a line besides its text
+_USER: Final = 1.5
+_CONCLUDING: Final = 1.5
+_CALL: Final = 0.2
+_OLDEST: Final = 0.5  # the worth of the oldest line; the newest has 1.5
+_FENCE: Final = re.compile(
+    r"^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
+)
+_BULLET: Final = re.compile(r"^(?:[\s>#*+\u2022-]|\d{1,3}[.)]\s)+")
+_FAILED: Final = re.compile(
+    r"(?i)\b(?:errors?|fail(?:ed|ures?)?|fatal|panic|exception|traceback)\b"
+    r"|(?-i:\b[A-Z]\w*(?:Error|Exception)(?=:))"  # the last line of a traceback
+)
+_NUMBERED: Final = re.compile(r"\s*\d+\s?(?:\u2192|\t|\||:)")  # a line of a file that was read
+_ZERO: Final = re.compile(r"(?i)\b(?:no|0|without) (?:errors?|fail)")
+_PLACE: Final = re.compile(r"(?<![\w/])[\w.~@-]*/[^\n:\"']{1,90}:\d+(?=:)")
+_MOST_SEARCHED: Final = 20_000
+_MOST_OUTCOME: Final = 100
+_MOST_ARGUMENT: Final = 90
+_LARGE: Final = 200  # tokens: the size of a smaller result is left out
+_MOST_LINES: Final = 200  # of a result that are read for one to show
+_TELLING_WORDS: Final = 5
+_PROGRAM: Final = re.compile(r"[{}\[\]=;<>|\\]|\(\)")
+_FAILURES: Final = 3  # a result with more failing lines is a text about failures
+_ARGUMENTS: Final = ("command", "cmd", "file_path", "path", "pattern", "query", "url")
+
+
+def sentences_of(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the sentences of a spoken text with their numbers, without code blocks and marks of lists."""
+    for number, piece in enumerate(ENDS.split(_FENCE.sub("\n", text)), 1):
+        sentence = line_of(_BULLET.sub("", piece).replace("**", "").strip("*_ "), _SENTENCE)
+        if len(words_of(sentence)) >= _SENTENCE_WORDS:
+            yield number, sentence
+
+
+def call_line(call: Entry) -> str:
+    """Return a call on one line: its tool, and the argument that says most."""
+    arguments = decoded(call)
+    given = arguments if isinstance(arguments, dict) else {}
+    texts = {name: text for name, text in given.items() if isinstance(text, str) and text.strip()}
+    name = next((name for name in _ARGUMENTS if name in texts), next(iter(texts), ""))
+    text = texts.get(name, "")
+    if "path" in name:
+        text = text.rpartition("/")[2] or text  # the values in use have the directory
+    return f"{line_of(call.name or 'tool', 40)} {line_of(text, _MOST_ARGUMENT)}".strip()
+
+
+def outcome_of(result: Entry) -> str:
+    """Return what a tool returned on one line: its error, its text if that is short, or its size."""
+    text = result.text.strip()
+    lines = [line for line in text.splitlines() if not _NUMBERED.match(line)]
+    failures = [line for line in lines if _FAILED.search(line) and not _ZERO.search(line)]
+    size = f"#{result.seq}, {result.token_count.tokens:,} tokens"
+    if result.is_error or 0 < len(failures) <= _FAILURES:
+        return f"{line_of((failures or [text])[-1], _MOST_OUTCOME)} ({size})"
+    if len(text) <= _MOST_OUTCOME and len(text.splitlines()) < 2:
+        return f"{line_of(text)} (#{result.seq})" if text else "no output"
+    if place := _PLACE.search(text[:_MOST_SEARCHED]):  # the first hit of a search
+        return f"{line_of(place[0], _MOST_OUTCOME)} ({size})"
+    told = max(lines[:_MOST_LINES], key=_telling, default="")
+    if _telling(told) < _TELLING_WORDS:  # the end of a program's output often has the result
+        told = lines[-1] if lines and _telling(lines[-1]) > 1 else ""
+    shown = f"{line_of(told, _MOST_OUTCOME)} " if told else ""
+    return f"{shown}({size})" if result.token_count.tokens >= _LARGE else f"{shown}(#{result.seq})"
+
+
+def _telling(line: str) -> int:
+    """Return the number of words of a line of prose; 0 for program text."""
+    return 0 if _PROGRAM.search(line) else len(words_of(line))
+
+
+def _worth(item: Found) -> float:
+    """Return the worth of a line against others of its length."""
+    if item.section == "did":
+        return _CALL
+    if item.section == "user":
+        return _USER if item.score > PASTED else _CALL
+    return _CONCLUDING if item.score == ENDING else 1.0
+
+
+class Cover:
+    """The lines of an outline in the order in which they cover most words for their length."""
+
+    def __init__(
+        self, items: Sequence[Found], words: Sequence[frozenset[str]], others: Iterable[str]
+    ) -> None:
+        """Weigh the words of the lines, and of other texts that show what matters."""
+        self._items = items
+        self._words = words
+        seen: Counter[str] = Counter()
+        for each in (*words, *map(words_of, others)):
+            seen.update(each)
+        self._weights = {word: round(_PRECISION * log1p(times)) for word, times in seen.items()}
+        first = min((item.seq for item in items), default=0)
+        span = max(1, max((item.seq for item in items), default=0) - first)
+        self._factors: list[float] = [
+            (_OLDEST + (item.seq - first) / span)
+            * _worth(item)
+            / (len(item.text) + _BESIDES) ** _LENGTH_POWER
+            for item in items
+        ]
+
+    def order(self, taken: Iterable[Found]) -> Iterator[Found]:
+        """Yield the lines, the best first, behind those that are taken already."""
+        known = {id(item) for item in taken}
+        covered: set[str] = set()
+        for item, words in zip(self._items, self._words, strict=True):
+            if id(item) in known:
+                covered |= words
+        heap = [
+            (-self._gain(number, covered), number)
+            for number, item in enumerate(self._items)
+            if id(item) not in known
+        ]
+        heapq.heapify(heap)
+        while heap:
+            gain, number = heap[0]
+            now = -self._gain(number, covered)
+            if now == 0:
+                heapq.heappop(heap)
+            elif now > gain:
+                heapq.heapreplace(heap, (now, number))
+            else:
+                heapq.heappop(heap)
+                covered |= self._words[number]
+                yield self._items[number]
+
+    def endings(self) -> list[Found]:
+        """Return sentences of the messages that end a turn, the newest message first.
+
+        The first sentence of each with enough words, which names the outcome, comes before the last of
+        each.
+        """
+        said: dict[int, list[Found]] = {}
+        for item, words in zip(self._items, self._words, strict=True):
+            ends = item.section == "said" and item.score == ENDING
+            if ends and len(words) >= LEAST_WORDS:
+                said.setdefault(item.seq, []).append(item)
+        newest = [said[seq] for seq in sorted(said, reverse=True)]
+        return [each[0] for each in newest] + [each[-1] for each in newest]
+
+    def _gain(self, number: int, covered: set[str]) -> float:
+        new = self._words[number] - covered
+        return self._factors[number] * sum(self._weights[word] for word in new)
