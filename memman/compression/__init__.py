@@ -8,8 +8,8 @@
 | `strategies`, `plan` | the stages of each preset, run until the goal is met |
 | `prompt`, `reply` | the request to a summarizer, and the validation of its reply |
 | `continuation` | the request that continues the session's last one, for the provider's cache |
-| `digest` | the summary that is written without a model |
-| `composer` | the entry of a summary, within its tokens |
+| `withdraw` | the second look, which puts back what still fits |
+| `composer` | the entry of a model's summary, within its tokens |
 | `state`, `words` | the texts that every compression carries forward, and the exact values of texts |
 """
 

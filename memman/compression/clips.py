@@ -146,7 +146,7 @@ def clip(
         made = _without_parts(remains, item, entry, wanted, make_entry)
     if made is None or made.token_count.tokens >= item.tokens:
         return None
-    if item.method in ("summary", "digest"):
+    if item.method == "summary":
         # A summary of this compression keeps its id: other runs point to it.
         return item.replaced(msgspec.structs.replace(made, id=entry.id), item.method)
     return item.replaced(made, "clip")

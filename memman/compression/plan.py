@@ -114,13 +114,22 @@ def _only_clipped(item: Item) -> bool:
 
 
 def replacements_of(view: View) -> tuple[Replacement, ...]:
-    """Return the changes of a view as they are recorded."""
-    return tuple(
-        Replacement(tuple(each.entry.id for each in item.run), item.entry, item.method, item.into)
-        for group in view.groups
-        for item in group.items
-        if item.method is not None
-    )
+    """Return the changes of a view as they are recorded; neighbours that the outline covers are one run."""
+    found: list[Replacement] = []
+    outlined: list[str] = []
+    for item in (item for group in view.groups for item in group.items):
+        ids = tuple(each.entry.id for each in item.run)
+        if item.method == "outline":
+            outlined += ids
+            continue
+        if outlined:
+            found.append(Replacement(tuple(outlined), None, "outline"))
+            outlined = []
+        if item.method is not None:
+            found.append(Replacement(ids, item.entry, item.method, item.into))
+    if outlined:
+        found.append(Replacement(tuple(outlined), None, "outline"))
+    return tuple(found)
 
 
 class PlannedEntry(msgspec.Struct, frozen=True, gc=False):
@@ -135,7 +144,7 @@ class PlannedEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class CompressionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A compression that was planned but not executed; its state block has at most `state_tokens`.
+    """A compression that was planned but not executed; its outline has at most `state_tokens`.
 
     `bill` is a sentence on what the session's settings do to the bill, "" for the default ones.
     """
@@ -206,7 +215,7 @@ def describe(
 ) -> CompressionPlan:
     """Return the difference of two views, entry by entry.
 
-    `tokens` are those of the window before and after, with its state block, and of the planned block.
+    `tokens` are those of the window before and after, with its outline, and of the planned block.
     `why_old` is the reason why old entries stay.
     """
     rows = tuple(_rows(after, f"old; {why_old}"))

@@ -37,7 +37,8 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         budget: the settings behind the other numbers.
         demanded: the caller passed `target_tokens`; the target then outweighs the entries dropped for it.
         thorough: everything old is compressed, even below the target.
-        state_tokens: the room of the state block, which comes on top of `tokens` and `limit`.
+        state_tokens: the planned room of the outline, which comes on top of `tokens` and `limit`.
+        outline_tokens: the most tokens of the outline if no model's summary is beside it.
         recall: the name of the agent's tool that returns entries; "" if it has none.
     """
 
@@ -48,6 +49,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     demanded: bool = False
     thorough: bool = False
     state_tokens: int = 0
+    outline_tokens: int = 0
     recall: str = ""
 
     def met(self, view: View) -> bool:
@@ -103,7 +105,11 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
     def origin(self, subject: str) -> str:
         """Return the clauses of a notice that name the original, its size and the tool that returns it."""
-        return f"{subject} is entry #{self.number}, {self.tokens} tokens{offer(self.offered, self.number)}"
+        first = self.run[0]
+        # The tokens of an entry that is clipped already are not its original's.
+        clipped = first.compression is not None and first.entry.type != "summary"
+        size = "" if clipped else f", {self.tokens} tokens"
+        return f"{subject} is entry #{self.number}{size}{offer(self.offered, self.number)}"
 
     @property
     def pinned(self) -> bool:
@@ -174,9 +180,9 @@ class Group(msgspec.Struct, frozen=True, eq=False, gc=False):
         """Return the exchange with other items."""
         return Group.of(items, self.status)
 
-    def removed(self) -> Group:
+    def removed(self, method: ReplacementMethod) -> Group:
         """Return the exchange with nothing shown in its place."""
-        return self.with_items(Item(item.run, None, 0, "drop") for item in self.items)
+        return self.with_items(Item(item.run, None, 0, method) for item in self.items)
 
 
 class View(msgspec.Struct, frozen=True, gc=False):
@@ -260,7 +266,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
             return self
         recall = next((item.recall for number in numbers for item in self.groups[number].items), "")
         summary = make_entry(summary_draft(text, [item.entry for item in covered], recall))
-        return self.with_summary(numbers, summary, "digest")
+        return self.with_summary(numbers, summary)
 
     def with_items(self, changed: Mapping[ItemIndex, Item]) -> View:
         """Return the view with other items at these indexes."""
@@ -272,17 +278,15 @@ class View(msgspec.Struct, frozen=True, gc=False):
             )
         return View.of(groups)
 
-    def without(self, numbers: Iterable[int]) -> View:
+    def without(self, numbers: Iterable[int], method: ReplacementMethod = "drop") -> View:
         """Return the view with these groups removed, and with them every piece of a summary in them."""
         removed = self._with_pieces(numbers)
         return View.of(
-            group.removed() if number in removed else group
+            group.removed(method) if number in removed else group
             for number, group in enumerate(self.groups)
         )
 
-    def with_summary(
-        self, numbers: Iterable[int], summary: Entry, method: ReplacementMethod
-    ) -> View:
+    def with_summary(self, numbers: Iterable[int], summary: Entry) -> View:
         """Return the view with a summary in place of these groups.
 
         Groups between them split the run: the first piece shows the summary, the others point to it.
@@ -296,7 +300,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
                 piece += group.window_items
                 continue
             if piece:
-                groups.append(_summary_piece(piece, summary, method, into))
+                groups.append(_summary_piece(piece, summary, into))
                 into, piece = summary.id, []
             if group is not None:
                 groups.append(group)
@@ -347,14 +351,12 @@ def _stub(item: Item, entry: Entry, text: str | None, make_entry: EntryFactory) 
     return item.replaced(make_entry(in_place_of(entry, text)), "stub")
 
 
-def _summary_piece(
-    piece: Sequence[WindowItem], summary: Entry, method: ReplacementMethod, into: str | None
-) -> Group:
+def _summary_piece(piece: Sequence[WindowItem], summary: Entry, into: str | None) -> Group:
     """Return a covered run that shows the summary, or nothing if an earlier piece shows it."""
     run = tuple(piece)
     if into is not None:
-        return Group.of([Item(run, None, 0, method, into)], "old")
-    return Group.of([Item(run, summary, summary.token_count.tokens, method)], "old")
+        return Group.of([Item(run, None, 0, "summary", into)], "old")
+    return Group.of([Item(run, summary, summary.token_count.tokens, "summary")], "old")
 
 
 def view_of(window: Window, goal: Goal) -> View:
