@@ -1,19 +1,20 @@
-"""The entry of a summary, made of a reply or as a digest, within its tokens."""
+"""The entry of a summary, made of a model's reply, within its tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from memman.compression.digest import digest, longest
 from memman.compression.view import EntryFactory
 from memman.entries import Entry
 from memman.summary_metadata import summary_draft
 
 SMALLEST_SUMMARY: Final = 16  # tokens: a smaller summary conveys nothing
 _CUT: Final = " [...]"
+_ROUNDS: Final = 8
+_FULL: Final = 0.985  # of the tokens is near enough
 
 
 class Composer:
@@ -42,13 +43,31 @@ class Composer:
         """Return the summary with as much of a reply's beginning as fits."""
         return self.entry(longest(cap, self._count, lambda room: _beginning(text, room)))
 
-    def digest(self, cap: int) -> Entry:
-        """Return the summary that is written without a model."""
-        text = digest(self._originals, cap, self._count)
-        return self.entry(text or f"[{len(self._originals)} earlier entries]")
-
     def _count(self, text: str) -> int:
         return self.entry(text).token_count.tokens
+
+
+def longest(tokens: int, count: Callable[[str], int], composed: Callable[[int], str]) -> str:
+    """Return the longest text of at most `tokens` tokens that `composed` makes for some room in
+    characters.
+    """
+    fits, over = 0, 0  # the largest room that fits, the smallest that does not; 0 if unknown
+    room, best = tokens * 4, ""
+    for _ in range(_ROUNDS):
+        text = composed(room)
+        cost = count(text)
+        if cost <= tokens:
+            fits = room
+            if cost >= _FULL * tokens or len(text) < room // 2 or text == best:
+                return max(best, text, key=len)
+            best = max(best, text, key=len)
+        else:
+            room = over = min(room, len(text))  # the text may be shorter than its room
+        guess = int(room * tokens * 0.99 / max(cost, 1))
+        room = guess if fits < guess and (not over or guess < over) else (fits + over) // 2
+        if room <= fits:
+            break
+    return best
 
 
 def _beginning(text: str, room: int) -> str:

@@ -41,10 +41,16 @@ class Continuation(msgspec.Struct, frozen=True):
     following: Entry | None
     lost: tuple[Entry, ...]
 
-    def of(self, request: SummaryRequest, problem: str) -> SummaryRequest:
+    def of(self, request: SummaryRequest, problem: str, kept: str) -> SummaryRequest:
         """Return the request with the prefix, and the instruction behind it."""
         text = instruction(
-            self.last, self.following, self.lost, request.target_tokens, request.focus, problem
+            self.last,
+            self.following,
+            self.lost,
+            request.target_tokens,
+            request.focus,
+            problem,
+            kept,
         )
         return msgspec.structs.replace(request, prefix=self.prefix, instruction=text)
 
@@ -56,6 +62,7 @@ def continuation(
     originals: Sequence[Entry],
     most: int,
     focus: str | None,
+    kept: str,
 ) -> Continuation | None:
     """Return the continuation for a summary; None if it does not fit, or if the ordinary prompt is cheaper.
 
@@ -66,13 +73,14 @@ def continuation(
         originals: the entries to summarize, in full.
         most: the largest number of tokens of the summary.
         focus: a topic for the summary to emphasize.
+        kept: the text that stays with the summary.
     """
     shown = [item.entry for item in items if item.position <= live.head]
     if not shown:
         return None
     known = set(map(id, shown))
     lost = tuple(entry for entry in originals if id(entry) not in known)
-    behind = instruction_tokens(None, focus) + material_tokens(lost)
+    behind = instruction_tokens(None, focus, kept) + material_tokens(lost)
     if behind * _LEAST_RATIO > live.tokens:
         return None
     if live.room is not None and live.tokens + behind + most > live.room:

@@ -1,4 +1,4 @@
-"""The stage that replaces the old part of a window by one summary, written by a summarizer or as a digest.
+"""The stage that replaces the old part of a window by a model's summary, or leaves it to the outline.
 
 `summarise` is a generator: it yields requests and problems, and the session that drives it does the
 waiting. Nothing changes until a valid summary exists. A run that is too long for one call is summarized
@@ -17,10 +17,12 @@ from cachetools import LRUCache
 from memman.compression.composer import SMALLEST_SUMMARY, Composer
 from memman.compression.continuation import Continuation, LivePrefix, continuation
 from memman.compression.prompt import (
+    SHOWN_CHARS,
     NoSummary,
     SummaryPrompt,
     chunked,
     instruction_tokens,
+    shown_in,
     summary_request,
 )
 from memman.compression.reply import answer_of, fault_of
@@ -28,7 +30,6 @@ from memman.compression.view import EntryFactory, Goal, View
 from memman.entries import Entry, TokenCount, is_of_tool
 from memman.errors import MemmanError
 from memman.protocols import SummaryReply, SummaryRequest
-from memman.records import ReplacementMethod
 from memman.window import WindowItem
 
 UNKNOWN_WINDOW: Final = 50_000
@@ -38,6 +39,7 @@ _PART_SHARE: Final = (
 )
 # The most pieces of a run, of their summaries, and of those: the number of calls is bounded.
 _MOST_PIECES: Final = (64, 16, 1)
+_LEAST_OUTLINED: Final = 64  # tokens of the entries that an outline is worth
 _LEAST_ROOM: Final = 64
 _ATTEMPTS: Final = 2
 
@@ -119,11 +121,11 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         ask: call a summarizer.
-        write: write a digest if there is no summarizer or it fails.
+        write: leave the entries to the outline if there is no summarizer or it fails.
         on_failure: the setting of this name.
         focus: a topic for the summary to emphasize.
         dry_run: only put a stand-in in place of the summary.
-        by_hand: summarize entries that are too few for a summarizer too, as a digest.
+        by_hand: leave entries to the outline that are too few for a summarizer.
         insist: call the summarizer for these too.
         window: the tokens that the summarizer takes in one call.
         prompt: the caller's own prompt.
@@ -131,6 +133,9 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
         truncates: the summarizer recently ignored the length twice; clip its first reply.
         parts: the parts that an earlier attempt has paid for.
         prefix: the session's last request, if the summarizer may continue it.
+        outline: returns the outline that stays with the summary of a view.
+        kept: its text.
+        so_far: the turns of the outline so far, which the summary replaces, as a summary to be carried on.
     """
 
     ask: bool = False
@@ -146,10 +151,13 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     truncates: bool = False
     parts: FinishedParts | None = None
     prefix: LivePrefix | None = None
+    outline: Callable[[View], str] | None = None
+    kept: str = ""
+    so_far: Entry | None = None
 
 
 def _most_tokens(goal: Goal, staying: int) -> int:
-    """Return the most tokens of a summary next to `staying` tokens; less if a state block follows it."""
+    """Return the most tokens of a summary next to `staying` tokens; less if an outline follows it."""
     most = goal.budget.summary_tokens
     return min(most, max(most // 2, goal.tokens - staying)) if goal.state_tokens else most
 
@@ -157,50 +165,66 @@ def _most_tokens(goal: Goal, staying: int) -> int:
 def summarise(
     view: View, goal: Goal, make_entry: EntryFactory, options: SummaryOptions
 ) -> Generator[Request, Answer, View | None]:
-    """Replace as many of the oldest exchanges as the target needs by one summary.
+    """Replace as many of the oldest exchanges as the target needs by one summary, or by the outline alone.
 
-    An earlier summary is merged into it. If these exchanges have fewer entries than
-    `min_entries_to_compress`, an automatic compression leaves them to the other stages; one by hand
-    writes a digest of them and leaves the earlier summary alone. If a protected exchange splits the old
-    part, the summary is at its beginning and covers all pieces.
+    An earlier summary is merged into the new one; the outline leaves it alone. If these exchanges have
+    fewer entries than `min_entries_to_compress`, an automatic compression leaves them to the other
+    stages, and one by hand to the outline. If a protected exchange splits the old part, the summary is at
+    its beginning and covers all pieces.
 
     Raises:
-        SummaryFailed: there is no valid summary, and `on_failure` allows no digest.
+        SummaryFailed: there is no valid summary, and `on_failure` does not allow to do without.
     """
     if not (options.ask or options.write):
         return None
     chosen = _oldest(view, goal)
-    if options.by_hand and not options.insist and _are_few(view, chosen, goal):
-        chosen = [number for number in chosen if not view.groups[number].is_summary]
-        options = msgspec.structs.replace(options, ask=False)
+    few = _are_few(view, chosen, goal)
+    if not options.ask or (options.by_hand and few and not options.insist):
+        return _outlined(view, chosen, goal, options)
     exchanges = [view.groups[number].window_items for number in chosen]
     # The cap depends on the originals, even if an earlier stage cleared some of them.
     replaced = sum(item.tokens for items in exchanges for item in items)
     staying = view.tokens - sum(view.groups[number].tokens for number in chosen)
     cap = min(int(goal.budget.compression_ratio * replaced), _most_tokens(goal, staying))
-    if options.by_hand:
-        if all(view.groups[number].is_summary for number in chosen):
-            return None
-        if options.insist and replaced > SMALLEST_SUMMARY:
-            cap = max(cap, SMALLEST_SUMMARY)
-    elif _are_few(view, chosen, goal):
-        return None
-    if cap < SMALLEST_SUMMARY:
+    if options.by_hand and options.insist and replaced > SMALLEST_SUMMARY:
+        cap = max(cap, SMALLEST_SUMMARY)
+    nothing = all(view.groups[number].is_summary for number in chosen) if options.by_hand else few
+    if nothing or cap < SMALLEST_SUMMARY:
         return None
     exchanges = _not_recalled(exchanges, goal.recall)
+    items = [item for items in exchanges for item in items]
+    planned = view.with_summary(chosen, _stand_in([i.entry for i in items], cap, make_entry))
     if options.dry_run:
-        originals = [item.entry for items in exchanges for item in items]
-        summary, method = _stand_in(originals, cap, make_entry), _method(options.ask)
-    else:
-        full = yield from _in_full(exchanges)
-        if options.redact is not None:
-            full = [[options.redact(entry) for entry in entries] for entries in full]
-        originals = [entry for entries in full for entry in entries]
-        composer = Composer(originals, make_entry, goal.recall)
-        items = [item for items in exchanges for item in items]
-        live = _live(items, _following(view, chosen[-1]), originals, cap, options)
-        summary, method = yield from _written(full, cap, options, composer, live)
-    return view.with_summary(chosen, summary, method)
+        return planned
+    kept = "" if options.outline is None else options.outline(planned)
+    options = msgspec.structs.replace(options, kept=kept)
+    full = yield from _in_full(exchanges, options.redact)
+    originals = [entry for entries in full for entry in entries]
+    composer = Composer(originals, make_entry, goal.recall)
+    live = _live(items, _following(view, chosen[-1]), originals, cap, options)
+    if options.so_far is not None:
+        full = [[options.so_far], *full]
+    summary = yield from _written(full, cap, options, composer, live)
+    if summary is None:
+        return _outlined(view, chosen, goal, options)
+    return view.with_summary(chosen, summary)
+
+
+def _outlined(
+    view: View, chosen: Sequence[int], goal: Goal, options: SummaryOptions
+) -> View | None:
+    """Return the view without these exchanges, which the outline covers; None if it has no room.
+
+    Earlier summaries stay.
+    """
+    chosen = [number for number in chosen if not view.groups[number].is_summary]
+    few = not options.by_hand and _are_few(view, chosen, goal)
+    tokens = sum(view.groups[number].tokens for number in chosen)
+    crowded = goal.entries is not None and view.entries > goal.entries
+    worth = crowded or tokens >= _LEAST_OUTLINED
+    if few or not chosen or not worth or not goal.outline_tokens:
+        return None
+    return view.without(chosen, "outline")
 
 
 def _live(
@@ -213,7 +237,9 @@ def _live(
     """Return how the last request can be continued, None if it cannot."""
     if not options.ask or options.prefix is None:
         return None
-    return continuation(options.prefix, items, following, originals, cap, options.focus)
+    return continuation(
+        options.prefix, items, following, originals, cap, options.focus, options.kept
+    )
 
 
 def _following(view: View, number: int) -> WindowItem | None:
@@ -258,9 +284,9 @@ def _not_recalled(exchanges: list[list[WindowItem]], recall: str) -> list[list[W
 
 
 def _in_full(
-    exchanges: Sequence[Sequence[WindowItem]],
+    exchanges: Sequence[Sequence[WindowItem]], redact: Callable[[Entry], Entry] | None
 ) -> Generator[Request, Answer, list[list[Entry]]]:
-    """Return the entries of exchanges, with the originals of stubs and clips."""
+    """Return the entries of exchanges, redacted, with the originals of stubs and clips."""
     cut = [
         item
         for items in exchanges
@@ -269,10 +295,11 @@ def _in_full(
     ]
     answer = (yield OriginalsWanted(tuple(cut))) if cut else ()
     found = dict(zip(cut, answer, strict=True)) if isinstance(answer, Sequence) else {}
-    return [
+    full = [
         [entry for item in items for entry in found.get(item) or (item.entry,)]
         for items in exchanges
     ]
+    return full if redact is None else [list(map(redact, entries)) for entries in full]
 
 
 def _written(
@@ -281,14 +308,14 @@ def _written(
     options: SummaryOptions,
     composer: Composer,
     live: Continuation | None,
-) -> Generator[Request, Answer, tuple[Entry, ReplacementMethod]]:
-    """Return a summary of at most `cap` tokens, and the method that wrote it."""
+) -> Generator[Request, Answer, Entry | None]:
+    """Return a model's summary of at most `cap` tokens; None if the outline takes its place."""
     made = None
     if live is not None:
         made = yield from _continued(exchanges, cap, options, composer, live)
     if made is None:
         made = yield from _by_summarizer(exchanges, cap, options, composer)
-    return made or composer.digest(cap), _method(made is not None)
+    return made
 
 
 def _continued(
@@ -311,14 +338,12 @@ def _continued(
 def _by_summarizer(
     exchanges: Sequence[Sequence[Entry]], cap: int, options: SummaryOptions, composer: Composer
 ) -> Generator[Request, Answer, Entry | None]:
-    """Return the summarizer's summary; None if a digest takes its place."""
-    if not options.ask:
-        return None
+    """Return the summarizer's summary; None if the outline takes its place."""
     try:
         return (yield from _in_pieces(exchanges, cap, options, composer))
     except NoSummary as error:
         falls_back = options.on_failure == "fallback"
-        instead = "digest" if falls_back else "nothing was changed"
+        instead = "outline" if falls_back else "nothing was changed"
         yield SummaryProblem(str(error), instead, failed=not error.unasked, unasked=error.unasked)
         if not falls_back:
             raise SummaryFailed(str(error)) from error
@@ -331,10 +356,6 @@ def _stand_in(originals: Sequence[Entry], cap: int, make_entry: EntryFactory) ->
     return msgspec.structs.replace(
         stand_in, token_count=TokenCount(cap, "estimation", "low", "planned")
     )
-
-
-def _method(by_summarizer: bool) -> ReplacementMethod:
-    return "summary" if by_summarizer else "digest"
 
 
 # ---------------------------------------------------------------- calls of the summarizer
@@ -354,12 +375,13 @@ def _in_pieces(
         NoSummary: the summarizer failed, or too many calls would be needed.
     """
     most = min(cap, int(_REPLY_SHARE * options.window))
-    instructions = instruction_tokens(options.prompt, options.focus)
+    instructions = instruction_tokens(options.prompt, options.focus, options.kept)
     room = max(_LEAST_ROOM, options.window - most - instructions)
+    shown = shown_in([entry for exchange in exchanges for entry in exchange], room)
     for most_pieces in _MOST_PIECES:
-        pieces = chunked(exchanges, room)
+        pieces = chunked(exchanges, room, shown)
         if len(pieces) == 1:
-            return (yield from _one(pieces[0], most, options, composer))
+            return (yield from _one(pieces[0], most, options, composer, shown=shown))
         if len(pieces) > most_pieces:
             break
         exchanges = yield from _parts(pieces, min(most, int(_PART_SHARE * room)), options, composer)
@@ -389,7 +411,7 @@ def _part(
     """Return the summary of a part, from an earlier attempt if that sent the same request."""
     if options.parts is None:
         return (yield from _one(piece, most, options, composer))
-    request = summary_request(piece, most, options.focus, "", options.prompt)
+    request = summary_request(piece, most, options.focus, "", options.prompt, options.kept)
     text = options.parts.get(request)
     if text is not None:
         return composer.entry(text)
@@ -404,6 +426,7 @@ def _one(
     options: SummaryOptions,
     composer: Composer,
     live: Continuation | None = None,
+    shown: int = SHOWN_CHARS,
 ) -> Generator[Request, Answer, Entry]:
     """Return one summary: request it, request it once more strictly, clip it if it is only too long.
 
@@ -411,9 +434,11 @@ def _one(
     """
     problem, long = "", ""
     for _ in range(_ATTEMPTS):
-        request = summary_request(piece, most, options.focus, problem, options.prompt)
+        request = summary_request(
+            piece, most, options.focus, problem, options.prompt, options.kept, shown
+        )
         if live is not None:
-            request = live.of(request, problem)
+            request = live.of(request, problem, options.kept)
         reply = yield request
         if not isinstance(reply, SummaryReply):
             # After an exception or a timeout there is no second call: it would cost the agent's time.

@@ -6,11 +6,11 @@
 from typing import TYPE_CHECKING
 
 from memman.lazy_imports import on_first_use
-from memman.summarizers.adapters import DIGEST, Asker, Summarizers
+from memman.summarizers.adapters import OUTLINE, Asker, Summarizers
 
 if TYPE_CHECKING:
     from memman.summarizers.command import CommandSummarizer
 else:
     __getattr__ = on_first_use("memman.summarizers", {"command": "CommandSummarizer"})
 
-__all__ = ["DIGEST", "Asker", "CommandSummarizer", "Summarizers"]
+__all__ = ["OUTLINE", "Asker", "CommandSummarizer", "Summarizers"]

@@ -1,6 +1,6 @@
 """Summarizers of a manager: a callable, a `Summarizer`, or a name.
 
-A name is `cmd:PROGRAM ARGS`, a plugin's such as `anthropic:MODEL`, or `digest` for no summarizer at all.
+A name is `cmd:PROGRAM ARGS`, a plugin's such as `anthropic:MODEL`, or `outline` for no summarizer at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from memman.plugins import Plugins, how_to_install
 from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
 from memman.runtime.base import USE_ASYNC, Runtime, close_awaitable, is_async_callable
 
-DIGEST: Final = "digest"
+OUTLINE: Final = "outline"
 COMMAND: Final = "cmd:"
 # The distributions of known names.
 _DISTRIBUTIONS: Final = {
@@ -54,9 +54,9 @@ class Asker:
     def __init__(self, given: Any, runtime: Runtime, limits: Limits) -> None:
         self.port = given
         self._limits = limits
-        self._is_object = isinstance(given, Summarizer)
-        self._ask = given.summarize if self._is_object else given
-        self._own_limit = _own_limit(given) if self._is_object else None
+        self.is_object = isinstance(given, Summarizer)
+        self._ask = given.summarize if self.is_object else given
+        self._own_limit = _own_limit(given) if self.is_object else None
         self.is_async = is_async_callable(self._ask)
         if self.is_async and not runtime.async_ports:
             raise AsyncPortRefused(f"the summarizer is async: {USE_ASYNC}, or a plain function")
@@ -64,7 +64,7 @@ class Asker:
     @property
     def model(self) -> str | None:
         """The model that it names, if it does."""
-        model = getattr(self.port, "model", None) if self._is_object else None
+        model = getattr(self.port, "model", None) if self.is_object else None
         return model if isinstance(model, str) else None
 
     @property
@@ -89,8 +89,8 @@ class Asker:
 
     def summarize(self, request: SummaryRequest) -> SummaryReply | Awaitable[SummaryReply]:
         """Return the reply, or an awaitable of it. Raises `TypeError` for another type."""
-        answer = self._ask(request if self._is_object else request.prompt)
-        read = _sound if self._is_object else _of_text
+        answer = self._ask(request if self.is_object else request.prompt)
+        read = _sound if self.is_object else _of_text
         return _Later(answer, read) if hasattr(answer, "__await__") else read(answer)
 
 
@@ -119,7 +119,7 @@ class Summarizers:
         self._runtime = runtime
         self._plugins = plugins
         self._limits = limits
-        self._named: dict[str, Asker | None] = {DIGEST: None}
+        self._named: dict[str, Asker | None] = {OUTLINE: None}
         self._given: Asker | None = None
         self._is_given = False
         self._refusing = self._accepted(_refusal(_NOT_BY_A_SESSION))
@@ -278,9 +278,7 @@ def _not_found(name: str, plugins: Plugins) -> str:
     """Return why a name has no summarizer, and the fix."""
     head, colon, _ = name.partition(":")
     if head not in _DISTRIBUTIONS:
-        return (
-            f"no installed plugin has a summarizer for {name!r}; known names are {_KNOWN}, {DIGEST}"
-        )
+        return f"no installed plugin has a summarizer for {name!r}; known names are {_KNOWN}, {OUTLINE}"
     if not colon:
         return f"{name!r} names no model; write {head}:MODEL"
     distribution = _DISTRIBUTIONS[head]
