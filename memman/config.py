@@ -26,7 +26,7 @@ OnFailure = Literal["fallback", "keep", "raise"]
 PROMPT_FIELDS = ("content", "words", "tokens", "focus")  # of a template; it must have the first
 UNKNOWN_MODEL_TOKENS = 50_000
 _SMALL_BUDGET = 8_000
-LEAST_STATE = 64  # tokens: a smaller state block is of little use
+LEAST_STATE = 64  # tokens: a smaller outline is of little use
 UNKNOWN_MODEL_ENTRIES = 100
 # Fraction of the range from target to trigger that must be filled before the summarizer is called again,
 # and at which a compression starts in the background.
@@ -53,7 +53,7 @@ class Preset(msgspec.Struct, frozen=True):
 
 
 # A strategy that keeps as much as fits compresses to the limit itself, and protects no recent entries. It
-# compresses at each add, so a state block would change each time.
+# compresses at each add, so an outline would change each time.
 _AS_MUCH_AS_FITS = {"target_ratio": 1.0, "recent_window": 0, "state_ratio": 0.0}
 _PRESETS = {
     preset.name: preset
@@ -361,7 +361,7 @@ def resolve_budget(
 
 
 def _state_tokens(ratio: float, budget: int, target: int) -> int:
-    """Return the tokens of the state block: half as many again in a small budget, or none in a tiny one.
+    """Return the tokens of the outline: half as many again in a small budget, or none in a tiny one.
 
     At most a third of the target. A target given by hand is the budget, if it is smaller.
     """

@@ -25,6 +25,7 @@ from memman.compression.summarize import (
     SummaryFailure,
     SummaryProblem,
 )
+from memman.compression.withdraw import withdrawn
 from memman.display import format_error, without_message
 from memman.entries import Entry
 from memman.errors import (
@@ -35,6 +36,7 @@ from memman.errors import (
     StoreConflict,
     StoreError,
 )
+from memman.log import History
 from memman.protocols import SummaryReply, SummaryRequest
 from memman.records import NO_COST, Compressed, Cost, ids_moved_by
 from memman.runtime.base import SummarizerBusy
@@ -54,7 +56,7 @@ from memman.session.reasons import (
 from memman.session.run import CompressionRun, RunInput
 from memman.session.settings_price import price_of_settings
 from memman.session.shared import Shared
-from memman.session.state import NextState, most_tokens
+from memman.session.state import NextState, turns_so_far
 from memman.state import State
 from memman.summarizers import Asker
 
@@ -63,6 +65,7 @@ logger = logging.getLogger("memman")
 summary_logger = logging.getLogger("memman.summaries")
 
 _REPLANS = 2  # after the window changed its shape during a compression
+_LOOKS = 3  # at the room that a plan leaves
 _COMMITS = 5  # of the same plan, after another process was faster
 _STAYS = "what is left is pinned, waits for a result, is the newest exchange, or is cut as far as it can be"
 _ANOTHER_RUNS = "another compression of this session is running"
@@ -80,7 +83,7 @@ class Compressor:
     """Brings a session's window down to its target, one compression at a time."""
 
     __slots__ = (
-        "_lock", "_log", "_outbox", "_preparing", "_running", "_shared", "_spent", "policy",
+        "_lock", "_log", "_outbox", "_planned", "_preparing", "_running", "_shared", "_spent", "policy",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +97,7 @@ class Compressor:
         self._running: object | None = None
         self._preparing = False  # in the background
         self._spent: Cost = NO_COST  # by the running compression
+        self._planned: NextState | None = None  # of its summary's prompt
 
     @property
     def is_running(self) -> bool:
@@ -212,7 +216,7 @@ class Compressor:
         self, request: CompressionRequest, lease: Lease
     ) -> events.CompressionResult:
         """Plan, answer the plan's requests outside the log's lock, and commit."""
-        self._spent = NO_COST
+        self._spent, self._planned = NO_COST, None
         recent = request.automatic and self.policy.has_answered_recently(request.room_share)
         for _ in range(1 + _REPLANS):
             run = await self._begin(request, recent)
@@ -290,9 +294,17 @@ class Compressor:
             truncates=self.policy.backoff.truncates,
             parts=self.policy.backoff.parts,
             prefix=live,
+            outline=partial(self._outline_beside, given.goal),
+            so_far=turns_so_far(self._log.window, resolved.counter),
         )
         factory = self._shared.make_entry(resolved.counter)
         return make_plan(given.view, given.goal, factory, resolved.stages, options)
+
+    def _outline_beside(self, goal: Goal, planned: View) -> str:
+        """Return the text of the outline that will stand with the summary of a planned view."""
+        self._planned = self._next_state(planned, goal)
+        state = self._planned.of(self._log.window)
+        return "" if state is None else state.text
 
     def _redacted(self, entry: Entry) -> Entry:
         """Redact an entry once more: it may come from an import or from another manager."""
@@ -317,7 +329,12 @@ class Compressor:
             run.answer(SummaryFailure(str(error), unasked=True))
         except Exception as error:
             logger.debug("summarizer failed", exc_info=True)
-            run.answer(SummaryFailure(format_error(error)))
+            reason, asker = format_error(error), run.given.summarizer
+            # A fault of the caller's program, whose message does not quote the conversation.
+            if asker and not asker.is_object and isinstance(error, AttributeError | TypeError):
+                reason += " (a function gets a str, the prompt)"
+                summary_logger.warning("summarizer of session %s: %s", self._log.id, reason)
+            run.answer(SummaryFailure(reason))
         except BaseException:
             # The caller gave up on a call that was paid for: the next one is not made at once.
             self.policy.backoff.record_failure(self._shared.clock(), "the call was interrupted")
@@ -353,7 +370,7 @@ class Compressor:
 
     @contextmanager
     def _watched_strategy(self) -> Iterator[None]:
-        """Note whether the strategy runs to its end; pause it if a stage or `redact` fails."""
+        """Pause the strategy if a stage or `redact` fails."""
         try:
             yield
         except CompressionFailed as error:
@@ -362,7 +379,6 @@ class Compressor:
         except RedactFailed as error:
             self._pause_strategy("no add compresses", str(error))
             raise CompressionFailed(str(error)) from None
-        self.policy.backoff.record_stages()
 
     def _pause_strategy(self, what: str, reason: str) -> None:
         now, stages = self._shared.clock(), self._log.resolved.stages
@@ -384,7 +400,8 @@ class Compressor:
             if after.entries == given.view.entries:
                 return None
             record = self._record(given, after, COMPACTED)
-            next_state = self._next_state(after, given.goal)
+            with self._watched_strategy():
+                next_state = self._next_state(after, given.goal)
             if (made := await self._committed(record, given.view, next_state)) is not None:
                 self.policy.backoff.parts.clear()
                 await self._outbox.flush()
@@ -408,8 +425,11 @@ class Compressor:
         self, run: CompressionRun, request: CompressionRequest
     ) -> events.CompressionResult | None:
         """Commit the view of a run, and return the result; None if its entries are gone."""
-        given, after = run.given, run.after
-        rest = None
+        with self._watched_strategy():
+            after, next_state = self._filled(run.given, run.after)
+        self.policy.backoff.record_stages()
+        run.settle(after, self._outline_tokens(next_state))
+        given, rest = run.given, None
         if run.cost.calls:
             self.policy.backoff.record_length(truncated=run.truncated)
             gain = _gain(given.view, after, given.goal)
@@ -422,7 +442,6 @@ class Compressor:
                 )
             return self._nothing(run.why_nothing(), self._spent)
         trigger = self.policy.why_due(given, request)
-        next_state = self._next_state(run.after, given.goal)
         record = await self._committed(
             self._record(given, after, run.reason(trigger, replacements)),
             given.view,
@@ -434,7 +453,7 @@ class Compressor:
         if rest is not None:
             self._notify_of_flaw(rest.reason, rest, record)
         if hidden := next_state.hidden_constraints(record.state):
-            reason = f"{hidden} of the declared constraints do not fit the state block: pin them"
+            reason = f"{hidden} of the declared constraints do not fit the outline: pin them"
             self._notify_of_flaw(reason, None, record)
         if not given.goal.within_limit(after):
             self._outbox.notify(self._over_budget(record.tokens_after, given.goal))
@@ -442,20 +461,46 @@ class Compressor:
         _log_result(result)
         return result
 
+    def _filled(self, given: RunInput, after: View) -> tuple[View, NextState]:
+        """Return a view with the originals that fit with the outline, and what makes the outline."""
+        goal, factory = given.goal, self._shared.make_entry(self._log.resolved.counter)
+        next_state = self._next_state(after, goal)
+        for _ in range(_LOOKS):  # an outline of fewer entries may be shorter
+            outline = self._outline_tokens(next_state)
+            room = goal.tokens + goal.state_tokens - after.tokens - outline
+            filled = withdrawn(given.view, after, goal, room, factory)
+            if filled.tokens == after.tokens:
+                break
+            after, next_state = filled, self._next_state(filled, goal)
+        return after, next_state
+
+    def _outline_tokens(self, next_state: NextState) -> int:
+        state = next_state.of(self._log.window)
+        return 0 if state is None else state.token_count.tokens
+
     def _notify_of_flaw(self, reason: str, rest: Rest | None, record: Compressed) -> None:
         failure = _failure(self._log.id, reason, "the compression stands", rest, record.cost)
         self._outbox.notify(failure)
 
     def _next_state(self, after: View, goal: Goal) -> NextState:
         counter = self._log.resolved.counter
-        with self._watched_strategy():
-            memory = self._log.resolved.budget.state_tokens
-            return NextState(after, goal, self._redacted, counter, self._shared, memory)
+        budget = self._log.resolved.budget
+        memory = budget.state_tokens and budget.state_tokens + budget.summary_tokens
+        # The outline that the prompt has shown is the one that stays.
+        if self._planned is not None and self._planned.is_for(after, goal):
+            return self._planned
+        return NextState(after, goal, self._redacted, counter, self._shared, memory)
 
-    def _state_of(self, next_state: NextState) -> State | None:
+    async def _state_of(self, next_state: NextState, compression_id: str) -> State | None:
+        window, covered = self._log.window, None
+        if window.state is not None and window.state.state.covered is None:
+            covered = History.of(await self._log.era()).covered(
+                self._shared.recall_name(self._log.id)
+            )
         with self._watched_strategy():
-            state = next_state.of(self._log.window)
+            state = next_state.of(window, covered)
         if state is not None:
+            state = msgspec.structs.replace(state, compression_id=compression_id)
             self._shared.remember(state)
         return state
 
@@ -464,7 +509,7 @@ class Compressor:
     ) -> Compressed | None:
         """Commit a record if its replaced entries are still active, unpinned and in one run; else None.
 
-        Its tokens and its state block become those of the window in which it lands: that may have changed
+        Its tokens and its outline become those of the window in which it lands: that may have changed
         in the meantime.
         """
         log = self._log
@@ -476,7 +521,8 @@ class Compressor:
                 if self._shared.closed:
                     return None
                 await log.refresh()
-                record = msgspec.structs.replace(record, state=self._state_of(next_state))
+                state_after = await self._state_of(next_state, record.id)
+                record = msgspec.structs.replace(record, state=state_after)
                 try:
                     state = log.after(record)
                 except Refused:
@@ -511,9 +557,10 @@ class Compressor:
         if not unchanged:
             dry = msgspec.structs.replace(options, dry_run=True)
             after = view_of_plan(self._plan(msgspec.structs.replace(given, options=dry)))
+            after, next_state = self._filled(given, after)
         tokens_after, block = given.tokens, given.tokens - view.tokens
         if replacements_of(after):
-            block = most_tokens(after, goal, log.window)
+            block = self._outline_tokens(next_state)
             tokens_after = min(given.tokens, after.tokens + block)
         why_old = unchanged or why_kept(after, goal, log.resolved.stages)
         tokens = given.tokens, tokens_after, block

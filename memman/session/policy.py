@@ -25,9 +25,9 @@ from memman.session.run import RunInput
 from memman.session.shared import Shared
 from memman.summarizers import Asker
 
-# A state block must be worth its delimiters. With it, a token of the user's messages takes 1.5.
-_LEAST_FRAMES = 3
-_ROOM_A_TOKEN = 1.5
+_LEAST_FRAMES = 3  # of an outline's delimiters: it must be worth them
+_ROOM_A_TOKEN = 1.5  # of the user's messages, with what stands around them
+_LEAST_BESIDE = 16  # tokens of other entries than the newest exchange
 # Of the range from target to limit: what must be filled for a compression when the cache has expired.
 # With a quarter, more of the needed values are lost (docs/explanation/cost.md).
 COLD_SHARE = 0.5
@@ -74,7 +74,7 @@ class CompressionPolicy:
     def is_due(self) -> bool:
         """Whether the window is so large that a compression should begin."""
         window, resolved = self._log.window, self._log.resolved
-        tokens, entries = window.tokens + self._contexts.overhead(), len(window.items)
+        tokens, entries = window.tokens + self._contexts.overhead(), len(window.shown_items)
         if not resolved.trigger.over(tokens, entries) or self.waits_after_undo():
             return False
         if resolved.trigger is resolved.budget or resolved.budget.over(tokens, entries):
@@ -112,8 +112,8 @@ class CompressionPolicy:
     def _pays_when_cold(self) -> bool:
         """Whether a compression pays if the whole window is written to the provider's cache again.
 
-        In the background it would end after the next request. A digest in place of a summary loses more
-        than the compression saves.
+        In the background it would end after the next request. An outline in place of a summary loses
+        more than the compression saves.
         """
         config, budget = self._log.resolved.config, self._log.resolved.budget
         if not config.compress_when_cold or config.background or self.waits_after_undo():
@@ -170,7 +170,7 @@ class CompressionPolicy:
     def trigger(self) -> Trigger:
         """Return the window's size and the limits that trigger a compression."""
         resolved, window, overhead = self._log.resolved, self._log.window, self._contexts.overhead()
-        budget, entries = resolved.budget, len(window.items)
+        budget, entries = resolved.budget, len(window.shown_items)
         return Trigger(
             tokens=window.tokens,
             overhead_tokens=overhead,
@@ -193,7 +193,7 @@ class CompressionPolicy:
         """Return the input of a compression, and the summarizer's pause. Under the log's lock."""
         summarizer = self._summarizer()
         options, rest, unasked = self._options(summarizer, request, recent)
-        goal = self._goal(request)
+        goal = self._goal(request, options.ask)
         window = self._log.window
         view = view_of(window, goal)
         return RunInput(
@@ -207,7 +207,7 @@ class CompressionPolicy:
             window.tokens,
         ), rest
 
-    def _goal(self, request: CompressionRequest) -> Goal:
+    def _goal(self, request: CompressionRequest, asks: bool) -> Goal:
         resolved, window, target_tokens = (
             self._log.resolved,
             self._log.window,
@@ -237,40 +237,66 @@ class CompressionPolicy:
         tokens = min(limit, tokens)
         thorough = not request.automatic and (target_tokens is None or bool(request.summarize))
         free = limit - window.pinned_tokens
-        state_tokens = self._state_room(budget, free, None if thorough else tokens)
+        demanded = target_tokens is not None
+        room = None if thorough else tokens
+        newest = window.exchanges[-1].tokens if window.exchanges else 0
+        asked = next((item.tokens for item in reversed(window.items) if item.is_users), 0)
+        most = max(tokens // 2, tokens - newest - asked - _LEAST_BESIDE)
+        if newest + asked > tokens:  # the target is out of reach: the user's words stay anyway
+            most = max(most, 2 * LEAST_STATE)
+        outline = min(self._outline_room(budget, free, room, False), most)
+        if demanded and not budget.recent_window:
+            outline = tokens - sum(each for each in (newest, asked) if each <= tokens // 2)
+        state_tokens = self._outline_room(budget, free, room, True) if asks else outline
+        before = 0 if window.state is None else window.state.item.tokens
+        if not asks or resolved.budget.state_tokens:  # it stays if nothing else changes
+            state_tokens = max(state_tokens, min(before, tokens // 2))
         budget = msgspec.structs.replace(
-            budget, state_tokens=max(budget.state_tokens, state_tokens)
+            budget,
+            state_tokens=max(budget.state_tokens, state_tokens) if asks else outline,
+            summary_tokens=budget.summary_tokens if asks else 0,
         )
         return Goal(
-            tokens=tokens - min(state_tokens, tokens // 2),
-            entries=budget.target_entries,
+            tokens=tokens - (min(state_tokens, tokens // 2) if asks else state_tokens),
+            entries=budget.target_entries and budget.target_entries - bool(outline),
             limit=limit - state_tokens,
             budget=budget,
-            demanded=target_tokens is not None,
+            demanded=demanded,
             thorough=thorough,
             state_tokens=state_tokens,
+            outline_tokens=outline,
             recall=self._shared.recall_name(self._log.id),
         )
 
-    def _state_room(self, budget: Budget, free: int, target: int | None) -> int:
-        """Return the tokens of the state block, of `free` ones that pinned entries leave.
+    def _outline_room(self, budget: Budget, free: int, target: int | None, asks: bool) -> int:
+        """Return the most tokens of the outline, of `free` ones that pinned entries leave.
 
-        It grows by a part of the tokens that leave the window for a target. All messages of the user
-        get their room, if the session's own block has it and they are at most half the target.
+        They grow with the tokens that leave the window for a target. Without a summarizer the outline has
+        the room of its summary too. All messages of the user get their room if it is at most half the
+        target.
         """
-        window, resolved = self._log.window, self._log.resolved
-        block = 0 if window.state is None else window.state.item.tokens
-        leaving = block
-        leaving += window.tokens if target is None else max(0, window.tokens - target) // 3
-        room = max(0, min(budget.state_tokens, free // 6, leaving))
-        frame = resolved.counter.text_cached(STATE_HEAD + STATE_END)
-        if room < _LEAST_FRAMES * frame:
+        window, counter = self._log.window, self._log.resolved.counter
+        before = 0 if window.state is None else window.state.item.tokens
+        leaving = max(0, window.tokens - before - (target or 0))
+        if budget.max_entries is not None and len(window.shown_items) > budget.max_entries:
+            leaving = max(leaving, free)  # many small entries leave
+        room = min(
+            budget.state_tokens, free // 6, before + (leaving if target is None else leaving // 3)
+        )
+        if not asks and SUMMARISE in self._log.resolved.stages:
+            # Of a window with many pinned entries, its share of the rest.
+            summary = budget.summary_tokens * max(0, free) // max(1, free + window.pinned_tokens)
+            room += min(summary, int(budget.compression_ratio * (before + leaving)))
+        room = min(room, free, before + int(budget.compression_ratio * leaving))
+        if room < _LEAST_FRAMES * counter.text_cached(STATE_HEAD + STATE_END):
             room = 0
         said = sum(item.tokens for item in window.items if item.is_users and not item.pinned)
-        if window.state is not None:
-            said += window.state.user_tokens
+        said += 0 if window.state is None else window.state.user_tokens
         users = int(said * _ROOM_A_TOKEN) + LEAST_STATE
-        most = min(resolved.budget.state_tokens, budget.target_tokens // 2, free // 2, leaving)
+        half = budget.target_tokens // 2
+        if target is not None and window.exchanges and window.exchanges[-1].tokens > target:
+            half = max(half, 2 * LEAST_STATE)
+        most = min(self._log.resolved.budget.state_tokens, half, free // 2, before + leaving)
         return max(room, users) if said and users <= most else room
 
     def _summarizer(self) -> Asker | None:
@@ -328,7 +354,7 @@ class CompressionPolicy:
         on_failure = self._log.resolved.config.on_failure
         options = SummaryOptions(
             ask=configured and not why,
-            # With "keep" or "raise" no digest takes the place of a summarizer that fails.
+            # With "keep" or "raise" no outline takes the place of a summarizer that fails.
             write=rest is None or on_failure == "fallback",
             on_failure=on_failure,
             focus=request.focus,
@@ -343,7 +369,7 @@ class CompressionPolicy:
         if not configured:
             raise InvalidInput(
                 "summarize=True needs a summarizer: give the manager one, or pass summarize=False "
-                "for a digest"
+                "to do without"
             )
         if SUMMARISE not in resolved.stages:
             raise InvalidInput(
@@ -365,7 +391,7 @@ class CompressionPolicy:
         summarizer, recent = self._summarizer(), self.has_answered_recently()
         options, rest, _ = self._options(summarizer, AUTOMATIC, recent)
         if summarizer is None:
-            reason = "none is set; a digest is written without one"
+            reason = "none is set; the outline does without one"
         elif rest is not None:
             reason = str(rest)
         elif recent:

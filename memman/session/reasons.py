@@ -68,7 +68,7 @@ def what_was_done(replacements: Sequence[Replacement]) -> list[str]:
         "stub": f"cleared {_counted(times['stub'], 'tool result' if results else 'entry')}",
         "fold": f"folded {_counted(times['fold'], 'repeated read')}",
         "summary": f"summarized {_counted(entries['summary'], 'entry')}",
-        "digest": f"wrote a digest of {_counted(entries['digest'], 'entry')}",
+        "outline": f"outlined {_counted(entries['outline'], 'entry')}",
         "clip": f"cut {_counted(times['clip'], 'entry')}",
         "drop": f"dropped {_counted(entries['drop'], 'entry')}",
     }
@@ -85,7 +85,7 @@ def why_summarizer(
     methods: Sequence[str], calls: int, problem: str, unasked: Unasked, few: str
 ) -> str:
     """Return whether a summarizer was called, and why; "" if none is set and none was needed."""
-    written = "summary" in methods or "digest" in methods
+    written = "summary" in methods or "outline" in methods
     if not unasked.is_set:
         return "no summarizer is set" if written else ""
     if calls:
@@ -106,7 +106,7 @@ def why_few(before: View, goal: Goal) -> str:
 def why_short(after: View, goal: Goal, stages: Sequence[Step]) -> str:
     """Return how far the result stays above the target; "" if the target was reached.
 
-    The tokens include the room of the state block.
+    The tokens include those of the outline.
     """
     if goal.holds(after.tokens, after.entries):
         return ""

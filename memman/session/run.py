@@ -37,7 +37,7 @@ _MOST_TIMEOUTS = 10  # that all calls of one run may take
 class RunInput(msgspec.Struct, frozen=True):
     """The input of a compression: the window at an epoch, the goal, the summarizer and the settings.
 
-    `tokens` are those of the window with its state block.
+    `tokens` are those of the window with its outline.
     """
 
     view: View
@@ -90,6 +90,15 @@ class CompressionRun:
             else:
                 self._on_prefix = request.prefix is not None
                 yield msgspec.structs.replace(request, timeout=self._left)
+
+    def settle(self, after: View, outline: int) -> None:
+        """Take the view with what still fits put back, and the tokens that the outline really has."""
+        goal = self.given.goal
+        free = goal.state_tokens - outline
+        goal = msgspec.structs.replace(
+            goal, tokens=goal.tokens + free, limit=goal.limit + free, state_tokens=outline
+        )
+        self.after, self.given = after, msgspec.structs.replace(self.given, goal=goal)
 
     def answer(self, answer: Answer) -> None:
         """Take the answer to the last request."""

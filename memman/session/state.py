@@ -1,8 +1,10 @@
-"""The state block of a session at a compression, and in a context that is trimmed."""
+"""The outline of a session at a compression, and in a context that is trimmed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+import msgspec
 
 from memman.archive.redaction import redacted_state
 from memman.compression import Goal, View
@@ -11,14 +13,14 @@ from memman.config import Budget
 from memman.counting import TokenCounter
 from memman.entries import Entry, is_of_tool
 from memman.session.shared import Shared
-from memman.state import Keeps, State, is_constraint
+from memman.state import Covered, Keeps, State, is_constraint, state_text
 from memman.window import ActiveState, Window, WindowItem
 
 _SHARE_OF_TRIMMED = 6  # of a smaller budget, for the block of a context that is trimmed; above 15 %
 
 
 class NextState:
-    """Makes the state block of one compression, on the window as it is at the commit.
+    """Makes the outline of one compression, on the window as it is at the commit.
 
     Args:
         after: the view that the compression came to.
@@ -26,7 +28,7 @@ class NextState:
         redact: redacts an entry once more.
         counter: counts the text.
         shared: has the caller's own sections.
-        memory: the room of the block in the session's budget, which a smaller target leaves to its items.
+        memory: the room of the outline in the session's budget, which a smaller target leaves to its items.
     """
 
     def __init__(
@@ -42,25 +44,42 @@ class NextState:
         self._after = after
         self._goal = goal
         self._redact = redact
+        self._told = _told_in(after)
+        self._ids = _ids_leaving(after, goal.recall)
         self._leaving = [redact(entry) for entry in _leaving(after, goal.recall)]
         self._counter = counter
         self._shared = shared
+        self._made: tuple[State | None, State | None] | None = None  # the outline before and after
 
-    def of(self, window: Window) -> State | None:
-        """Return the state block after the compression of a window; None if the setting turns it off."""
+    def is_for(self, after: View, goal: Goal) -> bool:
+        """Return whether the same entries leave for a view, to the same summary or none."""
+        return self._ids == _ids_leaving(after, goal.recall) and _told_in(after) == self._told
+
+    def of(self, window: Window, covered: Covered | None = None) -> State | None:
+        """Return the outline after the compression of a window; None if the settings turn it off.
+
+        `covered` are the counts of the entries that left before, if the window's outline has lost them.
+        """
         goal, after = self._goal, self._after
-        if not self._memory:
+        if not self._memory and not goal.outline_tokens:
             return None
-        return carry(
-            self._before(window),
-            self._leaving,
-            after.shown(),
-            _room_beside(after, goal),
-            self._counter.count_text,
-            self._shared.keeps,
-            self._memory,
-            goal.recall,
-        )
+        before = self._before(window)
+        if before is not None and covered is not None:
+            before = msgspec.structs.replace(before, covered=covered)
+        if self._made is None or self._made[0] is not before:
+            made = carry(
+                before,
+                self._leaving,
+                after.shown(),
+                _room_beside(after, goal),
+                self._counter.count_text,
+                self._shared.keeps,
+                self._memory,
+                goal.recall,
+                self._told,
+            )
+            self._made = before, made
+        return self._made[1]
 
     def _before(self, window: Window) -> State | None:
         """Return the window's block, redacted once more if another manager may have made it."""
@@ -80,18 +99,39 @@ class NextState:
         return len(declared.difference(entry.text.strip() for entry in self._after.shown()))
 
 
+def turns_so_far(window: Window, counter: TokenCounter) -> Entry | None:
+    """Return what the outline of a window tells of its turns, as a summary to be carried on; None for
+    nothing.
+
+    The user's words are not in it: they stay in the outline.
+    """
+    active = window.state
+    if active is None:
+        return None
+    told = [item for item in active.state.items if item.section in ("said", "did")]
+    text = state_text(told, None)
+    if not text:
+        return None
+    entry = msgspec.structs.replace(active.item.entry, content=text)
+    return msgspec.structs.replace(entry, token_count=counter.count_entry(entry))
+
+
 def _room_beside(after: View, goal: Goal) -> int:
-    """Return the tokens of the block: those planned, and more if the target leaves room."""
+    """Return the tokens of the outline: those planned, and more if the target leaves room."""
     planned = goal.state_tokens
-    room = max(planned, min(goal.budget.state_tokens, goal.tokens + planned - after.tokens))
+    most = goal.budget.state_tokens if _told_in(after) else goal.outline_tokens
+    room = max(planned, min(most, goal.tokens + planned - after.tokens))
     return max(0, min(room, goal.limit + planned - after.tokens))
 
 
-def most_tokens(after: View, goal: Goal, window: Window) -> int:
-    """Return the most tokens that the block can have after a compression of a window."""
-    before = 0 if window.state is None else window.state.item.tokens
-    leaving = sum(item.tokens for item in _leaving_items(after, goal.recall))
-    return min(_room_beside(after, goal), before + leaving)
+def _told_in(after: View) -> int:
+    """Return the place of the newest entry that a view's new summaries cover; 0 without one."""
+    runs = (item.run for group in after.groups for item in group.items if item.method == "summary")
+    return max((each.position for run in runs for each in run), default=0)
+
+
+def _ids_leaving(after: View, recall: str) -> list[str]:
+    return [item.entry.id for item in _leaving_items(after, recall)]
 
 
 def _leaving(after: View, recall: str) -> list[Entry]:
@@ -115,7 +155,7 @@ def _leaving_items(after: View, recall: str) -> list[WindowItem]:
 
 
 class TrimmedState:
-    """The state block of a copy of a window that is trimmed: it includes the entries that leave the copy.
+    """The outline of a copy of a window that is trimmed: it includes the entries that leave the copy.
 
     Args:
         window: the window.
@@ -155,6 +195,6 @@ class TrimmedState:
             return None
         if active is None:
             return ActiveState.unstored(
-                state, window.state_position(), window.items[-1].entry.timestamp
+                state, window.state_position(state), window.items[-1].entry.timestamp
             )
         return ActiveState.unstored(state, active.item.position, active.item.entry.timestamp)
