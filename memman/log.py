@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from memman.entries import Entry
+from memman.entries import Entry, is_of_tool
 from memman.errors import EntryNotFound, InvalidInput, Refused
 from memman.protocols import Snapshot, StoredItem
 from memman.records import (
@@ -28,9 +28,10 @@ from memman.records import (
     SessionTotals,
     StateSetter,
     Undone,
+    ids_moved_by,
     ids_retracted_by,
 )
-from memman.state import State
+from memman.state import NOTHING_COVERED, Covered, State
 from memman.window import ActiveState, Price, Window, WindowItem, own_count, priced
 
 R = TypeVar("R", bound=Record)
@@ -107,7 +108,7 @@ class LogState:
             case Cleared():
                 window.clear()
         if isinstance(record, StateSetter):
-            position = window.state_position()
+            position = window.state_position(record.state)
             window.set_state(ActiveState.of(seq, record, position, price))
         window.advance(seq, window.epoch + isinstance(record, SHAPES))
         self.totals = self.totals.after(seq, record)
@@ -221,9 +222,15 @@ class History:
         """Take the next record of the log."""
         covering = self.unfolded_by(record)
         hidden = self._to_hide(record, covering) if isinstance(record, Compressed) else []
+        states = self._states_after(record) if isinstance(record, SHAPES) else {}
         self.state.apply(seq, record, unfoldings=list(map(self._unfolding, covering)))
         for name in covering:
             self._forget(name)
+        for name, state in states.items():
+            if state is not self.compressions[name].state:
+                self.compressions[name] = msgspec.structs.replace(
+                    self.compressions[name], state=state
+                )
         match record:
             case Added(entry):
                 self._release(entry.id)
@@ -237,7 +244,6 @@ class History:
                     self.added.pop(name, None)
                     self._release(name)
                 self._delete_retracted(record.ids)
-                self._delete_in_states(frozenset(record.ids))
             case Cleared():
                 self._begin_era()
 
@@ -278,7 +284,7 @@ class History:
                     entries=len(lost),
                     tokens=_tokens(lost),
                     torn=torn,
-                    state=self._state_after(record, record.ids),
+                    state=self._state_after(record),
                 )
             case Compressed() if ids := ids_retracted_by(record):
                 lost = self._among_added(ids)
@@ -286,7 +292,7 @@ class History:
                     record,
                     lost_tokens=_tokens(lost),
                     torn=record.torn or torn_by(lost, self.added.values()),
-                    state=self._state_after(record, ids),
+                    state=self._state_after(record),
                 )
             case Undone():
                 back = self.retracted_by(record.compression_id)
@@ -298,21 +304,42 @@ class History:
                 )
         return record
 
-    def _state_after(self, record: Record, gone: Iterable[str] = ()) -> State | None:
-        """Return the state block after a record that dissolves compressions, without entries that go.
+    def _state_after(self, record: Record) -> State | None:
+        """Return the outline after a record that dissolves compressions.
 
-        It is that of the newest compression that stays in force, without entries retracted since then.
+        It is that of the newest compression that stays in force, without the entries that go.
         """
-        lost = set(gone)
-        dissolved = self.unfolded_by(record)
-        for name, compression in reversed(self.compressions.items()):
+        states = self._states_after(record)
+        return next(reversed(states.values()), None)
+
+    def _states_after(self, record: Record) -> dict[str, State | None]:
+        """Return the outlines of the compressions that a record leaves in force, by id, the newest last.
+
+        A compression without its own entries loses those of older compressions that are dissolved, since
+        they return to the window, and entries that are deleted or retracted.
+        """
+        dissolved, retracted = self.unfolded_by(record), ids_retracted_by(record)
+        lost = set(record.ids if isinstance(record, Deleted) else retracted)
+        active = (self.state.window.find(name) for name in lost)
+        counted = lost.difference(each.entry.id for each in active if each and not each.compression)
+        states: dict[str, State | None] = {}
+        for name, compression in self.compressions.items():
             if name in dissolved:
-                continue
-            retracted = ids_retracted_by(compression)
-            if not retracted:
-                return compression.state and compression.state.without(lost)
-            lost.update(retracted)
-        return None
+                moved = ids_moved_by(compression)
+                lost.update(moved)
+                counted.update(moved)
+            elif not ids_retracted_by(compression):
+                state = compression.state
+                if state is not None and (counted or state.is_of(lost)):
+                    state = state.without(lost)
+                states[name] = state
+        return states
+
+    def covered(self, recall: str) -> Covered:
+        """Return the counts of the entries that left, without those of the agent's recall tool."""
+        find = self.state.window.find
+        gone = [entry for entry in self.added.values() if find(entry.id) is None]
+        return NOTHING_COVERED.plus([entry for entry in gone if not is_of_tool(entry, recall)])
 
     def _among_added(self, ids: Iterable[str]) -> list[Entry]:
         return [self.added[name] for name in set(ids) & self.added.keys()]
@@ -421,10 +448,13 @@ class History:
     def shown(self) -> dict[str, tuple[ReplacementMethod, str | None]]:
         """Return the method and the active replacement of each hidden entry; None if it was dropped."""
         found: dict[str, tuple[ReplacementMethod, str | None]] = {}
+        outline = self.state.window.outline
         # The newest first, so that a replacement's own replacement is known before its originals come.
         for record in reversed(self.compressions.values()):
             for item in record.replacements:
                 speaker = speaker_of(item)
+                if item.method == "outline" and outline is not None:
+                    speaker = outline.entry.id
                 known = found.get(speaker or "", (item.method, speaker))
                 # An id that was retracted may be that of another entry now.
                 own = [name for name in item.ids if self._hider.get(name) == record.id]
@@ -438,6 +468,10 @@ class History:
     def newest_hiding(self, ids: Iterable[str]) -> Compressed:
         """Return the newest of the compressions in force that hide one of these hidden entries."""
         return self.compressions[max(map(self._hider.__getitem__, ids), key=self._seqs.__getitem__)]
+
+    def seq_of(self, compression_id: str) -> int:
+        """Return the place of a compression in force in the log."""
+        return self._seqs[compression_id]
 
     def hider(self, entry_id: str) -> str | None:
         """Return the compression in force that took an entry out of the window, if any."""
@@ -471,6 +505,13 @@ class History:
             for name, record in self.compressions.items()
             for number, item in enumerate(record.replacements, 1)
             if item.entry is not None
+        ]
+
+    def outlined(self) -> list[Entry]:
+        """Return the added entries that the outline alone represents, in order."""
+        shown = self.shown()
+        return [
+            entry for name, entry in self.added.items() if shown.get(name, ("",))[0] == "outline"
         ]
 
     def originals(self, ids: Iterable[str]) -> list[Entry]:
@@ -552,13 +593,6 @@ class History:
                 self._hidden[name] = [
                     [item for item in run if item.entry.id not in ids] for run in self._hidden[name]
                 ]
-
-    def _delete_in_states(self, ids: frozenset[str]) -> None:
-        """Remove deleted entries from the state blocks, which an undo would restore."""
-        for name, record in self.compressions.items():
-            if record.state is not None and record.state.is_of(ids):
-                state = record.state.without(ids)
-                self.compressions[name] = msgspec.structs.replace(record, state=state)
 
     def _unfolding(self, compression_id: str) -> Unfolding:
         return Unfolding(self._made_by(compression_id), self._hidden[compression_id])

@@ -152,12 +152,14 @@ def state_of(
 
 
 def summaries_of(history: History) -> list[Summary]:
-    """Return the active summaries in order."""
-    return [
+    """Return the active summaries in order, the outline behind them."""
+    made = [
         summary_of(item, history.originals([item.entry.id]))
         for item in history.items
         if item.entry.type == "summary"
     ]
+    outline = history.state.window.outline
+    return made if outline is None else [*made, summary_of(outline, history.outlined())]
 
 
 def totals_of(history: History) -> Totals:
@@ -165,7 +167,7 @@ def totals_of(history: History) -> Totals:
     return Totals(
         entries=len(history.added),
         tokens=sum(entry.token_count.tokens for entry in history.added.values()),
-        active_entries=len(history.items),
+        active_entries=len(history.state.window.shown_items),
         active_tokens=history.state.window.tokens,
     )
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from memman.archive.validation import with_entry
-from memman.entries import Entry
+from memman.entries import Entry, Role
 from memman.records import Record, StateSetter
 from memman.state import MESSAGES, State, StateItem, state_text
 from memman.window import state_entry
@@ -20,7 +20,7 @@ _NO_CHANGES: Final[Mapping[str, str]] = {}
 class Redactor:
     """Applies `redact` to the records of a log, which it is given in their order.
 
-    A state block quotes pieces of entries, in which `redact` may not recognise a secret. So the block loses
+    An outline quotes pieces of entries, in which `redact` may not recognise a secret. So the block loses
     the items that come only from changed entries; the user's messages stay, as redacted.
     """
 
@@ -29,7 +29,7 @@ class Redactor:
         self._changed: dict[str, str] = {}  # by id, the new texts of messages, "" of other entries
 
     def record(self, record: Record) -> Record:
-        """Return a record with every entry and its state block redacted; counts of blocks stay."""
+        """Return a record with every entry and its outline redacted; counts of blocks stay."""
         record = with_entry(record, self._entry)
         if not isinstance(record, StateSetter) or record.state is None:
             return record
@@ -47,7 +47,7 @@ class Redactor:
 def redacted_state(
     shown: Entry, state: State, redact: Redact, changed: Mapping[str, str] = _NO_CHANGES
 ) -> State:
-    """Return a state block with `redact` applied to each of its texts; its count stays.
+    """Return an outline with `redact` applied to each of its texts; its count stays.
 
     Args:
         shown: the entry that shows it.
@@ -84,7 +84,7 @@ def redacted_state(
             items.append(msgspec.structs.replace(item, key=clean_key(item, text), text=text))
     if tuple(items) == state.items:
         return state
-    return msgspec.structs.replace(state, text=state_text(items), items=tuple(items))
+    return msgspec.structs.replace(state, text=state_text(items, state.covered), items=tuple(items))
 
 
 def _in_place_of(shown: Entry, item: StateItem, text: str) -> Entry:
@@ -92,7 +92,8 @@ def _in_place_of(shown: Entry, item: StateItem, text: str) -> Entry:
     if item.section not in MESSAGES:
         return msgspec.structs.replace(shown, content=text)
     name = item.key or None
-    return msgspec.structs.replace(shown, content=text, type="message", role="user", name=name)
+    role: Role = "assistant" if item.section == "said" else "user"
+    return msgspec.structs.replace(shown, content=text, type="message", role=role, name=name)
 
 
 def _said(entry: Entry) -> tuple[object, ...]:

@@ -94,7 +94,7 @@ class LogChecker(FoldedLog):
         if isinstance(record, StateSetter) and record.state is not None:
             for name in record.state.sources:
                 if name and name not in self.history.added:
-                    raise InvalidInput(f"a state block has an unknown source {safe_repr(name)}")
+                    raise InvalidInput(f"an outline has an unknown source {safe_repr(name)}")
 
 
 def check_record(record: Record) -> None:
@@ -152,10 +152,12 @@ def with_entry(record: Record, change: Callable[[Entry], Entry]) -> Record:
 
 
 def with_sound_state(record: Record, counter: Recount) -> Record:
-    """Return the record with the text and a correct count of its state block; too high a count stays."""
+    """Return the record with the text and a correct count of its outline; too high a count stays."""
     if not isinstance(record, StateSetter) or record.state is None:
         return record
-    state = msgspec.structs.replace(record.state, text=state_text(record.state.items))
+    state = msgspec.structs.replace(
+        record.state, text=state_text(record.state.items, record.state.covered)
+    )
     count, true = state.token_count, counter.count_entry(state_entry(record, state))
     if count.counter in (counter.fingerprint, "") and count.tokens < true.tokens:
         state = msgspec.structs.replace(state, token_count=true)
@@ -197,15 +199,17 @@ def _check_entry(entry: Entry) -> None:
 
 
 def _check_state(state: State) -> None:
-    """Raise `InvalidInput` for a state block that the next compression could not be built from."""
+    """Raise `InvalidInput` for an outline that the next compression could not be built from."""
     _check_tokens(state.token_count.tokens, state.values, state.kept)
+    if state.compression_id:
+        check_id(state.compression_id, "the id of an outline's compression")
     for item in state.items:
         if not item.sources or not all(0 <= each < len(state.sources) for each in item.sources):
-            raise InvalidInput("an item of a state block has no source")
+            raise InvalidInput("an item of an outline has no source")
         if not any(state.sources[each] for each in item.sources):
-            raise InvalidInput("an item of a state block has only deleted sources")
+            raise InvalidInput("an item of an outline has only deleted sources")
         if not is_section(item.section):
-            raise InvalidInput(f"a state block has no section {safe_repr(item.section)}")
+            raise InvalidInput(f"an outline has no section {safe_repr(item.section)}")
         if not _is_line(item.section) or not (item.section in MESSAGES or _is_line(item.text)):
             raise InvalidInput(f"the section {safe_repr(item.section)} has a text of several lines")
         _check_tokens(item.seq, item.part)

@@ -2,7 +2,7 @@
 
 `history` has the status of every entry and compression, `explanation` is the result of `explain`, and
 `cache_state` has its part about the provider's cache. `shares` lists the largest parts of a window, and
-`state_block` has its state block.
+`state_block` has its outline.
 """
 
 from memman.explain.explanation import Explanation, explained

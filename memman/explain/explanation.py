@@ -47,7 +47,8 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
 class SummarizerState(msgspec.Struct, frozen=True, kw_only=True):
     """Whether there is a summarizer, whether an automatic compression may call it now, and why.
 
-    `holds_up` is true if that compression waits for it, because `on_failure` excludes a digest.
+    `holds_up` is true if that compression waits for it, because `on_failure` excludes to do without a
+    summary.
     """
 
     configured: bool
@@ -63,7 +64,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     do.
     `running` is true during a compression. `last_attempt` is the reason of the last one in this process (""
     before the first). `entries` and `compressions` have the status of each entry and compression since the
-    last clear, in log order. `shares` has the largest parts of the window, and `state` its state block or
+    last clear, in log order. `shares` has the largest parts of the window, and `state` its outline or
     None. `cache` is None if no request is known, or without a provider's cache. `thoughts_left_out` are the
     ids of the entries whose thoughts the next context leaves out: they were made before the last
     compression, undo, retraction, deletion or reply to a trimmed request, and the model refuses a thought
@@ -97,7 +98,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             f"last compression: {_compression(last) if last else 'none'}",
             *([f"last attempt: {self.last_attempt}"] if self._failed_since(last) else []),
             *_by_state(self.entries),
-            *([f"state block: {self.state}"] if self.state else []),
+            *([f"outline: {self.state}"] if self.state else []),
             *([_LEFT_OUT.format(len(self.thoughts_left_out))] if self.thoughts_left_out else []),
             *_filled(self.shares),
         ]

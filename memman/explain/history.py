@@ -31,7 +31,7 @@ CompressionState = Literal["in force", "folded", "undone", "unfolded", "cleared"
 
 STATES: dict[ReplacementMethod, EntryState] = {
     "summary": "summarised",
-    "digest": "summarised",
+    "outline": "summarised",
     "stub": "stubbed",
     "fold": "folded",
     "clip": "clipped",
@@ -71,7 +71,7 @@ class CompressionStatus(msgspec.Struct, frozen=True, kw_only=True):
     "folded" if later compressions (`folded_into`) replaced its entries, and "unfolded" if a deletion
     or a retraction dissolved it. `seq` is its place in the log, and that of every entry it made. `values`
     counts the exact values in the entries that left the window, `values_kept` those that it still showed;
-    0 without a state block.
+    0 without an outline.
     """
 
     compression_id: str
@@ -192,11 +192,11 @@ class LogHistory:
     def entry_statuses(self) -> dict[str, EntryStatus]:
         """Return the status of every added entry by id, in log order."""
         shown = self.history.shown()
-        find = self.history.state.window.find
+        window = self.history.state.window
         statuses: dict[str, EntryStatus] = {}
         for name, entry in self.entries.items():
             state, shown_by = self._state_of_entry(name, shown)
-            own, visible = find(name), find(shown_by or "")
+            own, visible = window.find(name), window.shown(shown_by or "")
             statuses[name] = EntryStatus(
                 entry_id=name,
                 seq=entry.seq,
@@ -235,7 +235,7 @@ class LogHistory:
                 tokens_before=record.tokens_before,
                 tokens_after=record.tokens_after,
                 replaced=_replaced(record),
-                summary_id=summary_in(record.replacements),
+                summary_id=summary_in(record.replacements, record.state),
                 folded_into=() if name in self._ended else self.history.folded_into(name),
                 cost=record.cost,
                 values=record.state.values if record.state else 0,

@@ -41,7 +41,7 @@ class LargeEntry(msgspec.Struct, frozen=True, kw_only=True):
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a window of `tokens`, the largest first.
 
-    `types` has the tokens by type of entry, and those of the state block as "state". `advice` is one
+    `types` has the tokens by type of entry, and those of the outline as "state". `advice` is one
     sentence about the largest part; "" if the window is empty.
     """
 

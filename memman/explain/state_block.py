@@ -1,4 +1,4 @@
-"""The state block of a window, for people."""
+"""The outline of a window, for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memman.window import Window
 
 
 class StateBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """The state block in a window.
+    """The outline in a window.
 
     `seq` is the record that it was last rebuilt by. `sections` counts the items in `text` by the heading of
     their section. `waiting` items have no room in it now, and may return at a later compression.
@@ -27,7 +27,7 @@ class StateBlock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def state_block_of(window: Window) -> StateBlock | None:
-    """Return the state block of a window; None if it has none."""
+    """Return the outline of a window; None if it has none."""
     active = window.state
     if active is None:
         return None

@@ -48,7 +48,7 @@ def with_compaction(view: View, source: Entry, upto: int, new_id: str, now: date
         pinned=False,
         metadata_json=summary_draft("", originals).metadata_json,
     )
-    return view.with_summary(covered, copy, "summary")
+    return view.with_summary(covered, copy)
 
 
 def made_of(records: Iterable[Record], ids: Iterable[str]) -> list[str]:

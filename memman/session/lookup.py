@@ -24,7 +24,7 @@ from memman.records import (
 from memman.results import EntryState
 from memman.session.log import SessionLog
 from memman.session.reader import LogReader, Shown
-from memman.window import WindowItem
+from memman.window import WindowItem, state_entry
 
 
 async def find_entry(wanted: str, log: SessionLog) -> Entry | None:
@@ -43,7 +43,7 @@ async def find_entry(wanted: str, log: SessionLog) -> Entry | None:
 
 async def _newest(entry_id: str, log: SessionLog) -> Entry | None:
     """Return the newest entry or replacement with an id."""
-    item = log.window.find(entry_id)
+    item = log.window.shown(entry_id)
     if item is not None:
         return item.shown()
     return await _hidden(entry_id, log) or await _entry_in_log(entry_id, log)
@@ -78,7 +78,7 @@ async def place_of(entry: Entry, log: SessionLog) -> Place:
     if shown is None or shown[0] == "retract" or made[-1][0] != entry.seq:
         return Place("retracted")
     method, by = shown
-    visible = find(by) if by is not None else None
+    visible = log.window.shown(by) if by is not None else None
     return Place(STATES[method], None if visible is None else visible.shown())
 
 
@@ -149,6 +149,8 @@ async def _id_of(wanted: str, log: SessionLog) -> str:
         return wanted if number else record.id
     if not isinstance(record, Compressed):
         return wanted
+    if not number and record.state is not None and record.state.text:
+        return record.id
     made = {
         at: item.entry for at, item in enumerate(record.replacements, 1) if item.entry is not None
     }
@@ -201,7 +203,10 @@ async def _shown_as(name: str, log: SessionLog) -> Shown | None:
         if not isinstance(record, Compressed):
             return None
         item = next(item for item in record.replacements if speaker in item.ids)
-        speaker = speaker_of(item)
+        speaker, outline = speaker_of(item), log.window.outline
+        if item.method == "outline" and outline is not None:
+            shown = (item.method, outline.entry.id)
+            break
         shown = (item.method, speaker)
     if shown is not None:
         known.update(dict.fromkeys(passed[1:], shown))
@@ -211,6 +216,15 @@ async def _shown_as(name: str, log: SessionLog) -> Shown | None:
 async def _entry_in_log(entry_id: str, log: SessionLog) -> Entry | None:
     """Return an entry by reading the log: of this era, or added in an earlier one and not deleted."""
     history = History.of(await log.era())
+    compression = history.compressions.get(entry_id)
+    if compression is not None and compression.state is not None:
+        outline = log.window.outline
+        return msgspec.structs.replace(
+            state_entry(compression, compression.state),
+            seq=history.seq_of(entry_id),
+            compressed=True,
+            summary_id=None if outline is None else outline.entry.id,
+        )
     for entry in (*history.entries(), *history.replaced_entries()):
         if entry.id == entry_id:
             return entry

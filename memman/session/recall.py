@@ -62,6 +62,9 @@ async def _added(entry: Entry, log: SessionLog) -> list[Hit]:
 async def _replacements(record: Compressed, number: int, log: SessionLog) -> list[Hit]:
     """Return the replacements of a compression that are in force, or only that of a number."""
     hits: list[Hit] = []
+    outline = log.window.outline
+    if not number and outline is not None and outline.entry.id == record.id:
+        hits.append(_hit(log, outline.shown(), "active", None))
     for at, item in enumerate(record.replacements, 1):
         found = None
         if item.entry is not None and number in (0, at):

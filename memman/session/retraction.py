@@ -27,7 +27,7 @@ async def retraction(
         active = (item.entry for item in log.window.items)
         record = _record([item.entry for item in items], active, reason, log, shared)
         if log.window.state is not None:
-            record = msgspec.structs.replace(record, state=log.window.state.state.without(ids))
+            record = msgspec.structs.replace(record, state=log.window.state.state)
         return _with_size(record, log.after(record))
     history = History.of(await log.era())
     for name in ids:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from memman.archive import SessionState, state_of
+from memman.archive.document import summaries_of
 from memman.config import MANAGER_SETTINGS
 from memman.entries import NO_JSON, Entry, NewEntry, json_bytes
 from memman.errors import (
@@ -37,7 +38,7 @@ from memman.records import (
     UsageReported,
     deleted_in,
 )
-from memman.results import Context, Hit, SessionStats, Summary, summary_of
+from memman.results import Context, Hit, SessionStats, Summary
 from memman.runtime.observation import Operation, observed
 from memman.session.additions import Additions
 from memman.session.backoff import Backoff
@@ -346,7 +347,7 @@ class Session:
         """Return the window in order."""
         async with self.log.lock:
             await self.log.require()
-            return [item.shown() for item in self.log.window.items]
+            return [item.shown() for item in self.log.window.shown_items]
 
     async def entries(self, last: int | None) -> list[Entry]:
         """Return the added entries of the era that are not retracted: all, or the `last` newest."""
@@ -401,11 +402,10 @@ class Session:
         """Return the summaries in force, in order."""
         async with self.log.lock:
             await self.log.require()
-            made = [item for item in self.log.window.items if item.entry.type == "summary"]
-            if not made:
+            window = self.log.window
+            if window.outline is None and not window.shares.get("summary"):
                 return []
-            history = History.of(await self.log.era())
-            return [summary_of(item, history.originals([item.entry.id])) for item in made]
+            return summaries_of(History.of(await self.log.era()))
 
     async def stats(self) -> SessionStats:
         """Return the session's numbers; the cost is that of the window, not of the history."""
@@ -421,9 +421,10 @@ class Session:
         return SessionStats(
             session_id=self.id,
             total_entries=totals.entries,
-            active_entries=len(window.items),
+            active_entries=len(window.shown_items),
             compressed_entries=totals.entries - originals,
-            summaries=sum(item.entry.type == "summary" for item in window.items),
+            summaries=sum(item.entry.type == "summary" for item in window.items)
+            + (window.outline is not None),
             total_tokens=totals.tokens,
             active_tokens=window.tokens,
             max_tokens=budget.max_tokens,

@@ -202,7 +202,7 @@ class Shared:
         self.closed = False  # no compression commits from then on
         self.flags: set[Flag] = set()  # of followers; a set flag ends a pause
         self._resolved: tuple[int, ResolvedConfig] | None = None
-        # The state blocks that this manager made, by id(): they contain redacted texts only.
+        # The outlines that this manager made, by id(): they contain redacted texts only.
         self._made: WeakValueDictionary[int, State] = WeakValueDictionary()
         self._recalls: WeakValueDictionary[str, RecallUse] = WeakValueDictionary()
 
@@ -297,11 +297,11 @@ class Shared:
         return await observed(self.runtime.observer, operation, work)
 
     def remember(self, state: State) -> None:
-        """Note that this manager made a state block."""
+        """Note that this manager made an outline."""
         self._made[id(state)] = state
 
     def has_made(self, state: State) -> bool:
-        """Return whether this manager made a state block, so that it need not be redacted again."""
+        """Return whether this manager made an outline, so that it need not be redacted again."""
         return self._made.get(id(state)) is state
 
     def recall_use(self, session_id: str) -> RecallUse:

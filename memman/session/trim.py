@@ -48,7 +48,7 @@ def trim(
         fixed: those of them that system prompt, tools and the reserve take.
         resolved: the session's settings.
         make_entry: makes the entries of stubs and clips.
-        states: makes the state block of the copy.
+        states: makes the outline of the copy.
 
     Raises:
         BudgetExceeded: protected entries alone do not fit.
@@ -107,7 +107,7 @@ def _without_framing(tokens: int, window: Window, rendering: Rendering) -> int:
 
 
 def _window_of(view: View, window: Window, state: ActiveState | None) -> Window:
-    """Return a window of a view and a state block, which is never stored."""
+    """Return a window of a view and an outline, which is never stored."""
     items = [
         msgspec.structs.replace(item.run[0], tokens=item.tokens)
         if item.method is None
