@@ -32,13 +32,13 @@ class AsyncMemoryManager(AsyncMethods):
         model: the model that contexts are built for; its counter and limits are found by name.
         config: the settings; `MemoryConfig()` by default.
         summarizer: None uses the one from the settings, if any; a `str -> str` callable, a `Summarizer`,
-            or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, or `digest` for none.
+            or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, or `outline` for none.
         counter: None chooses it by `model`; a counter's name, a `str -> int`, or a counter.
         format: the message format of contexts, "openai-chat" by default.
         model_info: the limits of `model`, instead of the known ones.
         redact: `Entry -> Entry`, called before an entry is counted and stored, and again before it is
             sent to a summarizer or a remote counter.
-        keeps: sections of your own in the state block, such as `{"Tickets": find_tickets}`: a title, and a
+        keeps: sections of your own in the outline, such as `{"Tickets": find_tickets}`: a title, and a
             function `Entry -> Iterable[str]` that returns the texts to keep of an entry.
         plugins: the distributions whose plugins may be loaded, such as `["memman-openai"]` or
             `["memman-openai:openai"]` for one entry point; None for all, `[]` for none.

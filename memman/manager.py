@@ -57,13 +57,13 @@ class MemoryManager:
         model: the model that contexts are built for; its counter and limits are found by name.
         config: the settings; `MemoryConfig()` by default.
         summarizer: None uses the one from the settings, if any; a `str -> str` callable, a `Summarizer`,
-            or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, or `digest` for none.
+            or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, or `outline` for none.
         counter: None chooses it by `model`; a counter's name, a `str -> int`, or a counter.
         format: the message format of contexts, "openai-chat" by default.
         model_info: the limits of `model`, instead of the known ones.
         redact: `Entry -> Entry`, called before an entry is counted and stored, and again before it is
             sent to a summarizer or a remote counter.
-        keeps: sections of your own in the state block, such as `{"Tickets": find_tickets}`: a title, and a
+        keeps: sections of your own in the outline, such as `{"Tickets": find_tickets}`: a title, and a
             function `Entry -> Iterable[str]` that returns the texts to keep of an entry.
         plugins: the distributions whose plugins may be loaded, such as `["memman-openai"]` or
             `["memman-openai:openai"]` for one entry point; None for all, `[]` for none.
@@ -496,7 +496,8 @@ class MemoryManager:
                 entries are compressed until it fits, and none if it already does.
             focus: a topic that a summary should preserve in detail.
             summarize: whether to call the summarizer. None calls it if there are at least
-                `min_entries_to_compress` old entries, True calls it always, False writes a digest.
+                `min_entries_to_compress` old entries, True calls it always, False leaves them to the
+                outline.
 
         Raises:
             CompressionFailed: a stage of the strategy or `redact` failed, or the summarizer did and

@@ -11,8 +11,8 @@ import msgspec
 from memman.entries import NO_JSON, Entry, NewEntry
 from memman.errors import StoreError
 
-_Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # exact in the JSON of other programs
-_Time = Annotated[datetime, msgspec.Meta(tz=True)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # exact in the JSON of other programs
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
 ToolName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_-]{0,64}\Z")]
 """The name of a tool that every provider accepts, or ""."""
 
@@ -23,10 +23,10 @@ class SummaryMetadata(msgspec.Struct, frozen=True):
     `recall` is the name of the agent's tool that returns these entries; "" if there was none.
     """
 
-    first: _Number
-    last: _Number
-    start: _Time
-    end: _Time
+    first: Number
+    last: Number
+    start: Time
+    end: Time
     recall: ToolName = ""
 
 

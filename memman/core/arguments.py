@@ -49,7 +49,7 @@ def check_function(port: Any, name: str) -> None:
 
 
 def checked_keeps(keeps: Any) -> Keeps:
-    """Return the caller's own sections of the state block.
+    """Return the caller's own sections of the outline.
 
     Raises `InvalidInput` unless they are functions by title.
     """

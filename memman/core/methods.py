@@ -437,7 +437,8 @@ class AsyncMethods:
                 entries are compressed until it fits, and none if it already does.
             focus: a topic that a summary should preserve in detail.
             summarize: whether to call the summarizer. None calls it if there are at least
-                `min_entries_to_compress` old entries, True calls it always, False writes a digest.
+                `min_entries_to_compress` old entries, True calls it always, False leaves them to the
+                outline.
 
         Raises:
             CompressionFailed: a stage of the strategy or `redact` failed, or the summarizer did and

@@ -36,14 +36,14 @@ def added(entry_id: str, text: str = "text", tokens: int = 1, **fields: Any) -> 
 
 
 def state_of(*ids: str, text: str = "kept") -> State:
-    """A state block with an exact value of each of these entries, and one of them all."""
+    """An outline with an exact value of each of these entries, and one of them all."""
     values = {f"{text}-{name}": (number,) for number, name in enumerate(ids)}
     shared = {f"{text}-of-all": tuple(range(len(ids)))}
     made = tuple(
         StateItem("value", "", value, sources, 1, 1.0, True)
         for value, sources in (values | shared).items()
     )
-    return State(state_text(made), TokenCount(len(ids) + 1, counter="test"), made, ids)
+    return State(state_text(made, None), TokenCount(len(ids) + 1, counter="test"), made, ids)
 
 
 def summary_of(
