@@ -26,7 +26,7 @@ def continued(
     live: LivePrefix = LIVE, originals: list[Entry] | None = None, shown: list[Entry] | None = None
 ) -> Continuation | None:
     given = items(shown or LONG)
-    return continuation(live, given, None, originals or LONG, 500, None)
+    return continuation(live, given, None, originals or LONG, 500, None, "")
 
 
 def test_whole_part_in_the_prefix_quotes_nothing() -> None:
@@ -40,7 +40,7 @@ def test_original_of_a_stub_is_quoted() -> None:
     made = continued(originals=[*LONG[:2], original, *LONG[3:]])
     assert made is not None
     assert made.lost == (original,)
-    request = made.of(summary_request(LONG, 500, None), "")
+    request = made.of(summary_request(LONG, 500, None), "", "")
     assert "#3 Tool shell: error 4711 in line 9" in request.instruction
 
 

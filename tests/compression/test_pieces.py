@@ -73,7 +73,7 @@ def test_nothing_but_thinking_is_an_empty_summary(reply: str) -> None:
     memory = filled(manager(ScriptedSummarizer(reply)))
     with record_events(memory) as emitted:
         result = memory.compress(S, target_tokens=2_000)
-    assert "digest" in {item.method for item in result.replacements}
+    assert "outline" in {item.method for item in result.replacements}
     assert emitted[0].reason == "the summary was empty"
 
 
@@ -90,7 +90,7 @@ def test_long_run_is_summarized_in_pieces_and_merged() -> None:
     ]
     assert merge.content.count("[memman summary so far of entries ") == len(parts)
     assert "[memman conversation]" not in merge.content
-    [summary] = memory.get_summaries(S)
+    summary, _ = memory.get_summaries(S)  # the other one is the outline
     assert summary.content == f"part of {merge.entries[0].id}"
     assert result.cost.calls == len(scripted.requests)
 
@@ -122,21 +122,21 @@ def test_an_entry_larger_than_the_window_reaches_it_in_pieces() -> None:
 
 def test_parts_that_do_not_fit_together_are_merged_again() -> None:
     scripted = ScriptedSummarizer(lambda request: "word " * (request.target_tokens * 3 // 4))
-    memory = filled(manager(scripted, summarizer_window=1_000, max_entries=None), 200)
+    memory = filled(manager(scripted, summarizer_window=2_000, max_entries=None), 200)
     memory.compress(S, target_tokens=2_000)
     merges = [request for request in scripted.requests if request.entries[0].type == "summary"]
     assert len(merges) > 2
     assert scripted.requests[-1] is merges[-1]
-    assert len(memory.get_summaries(S)) == 1
+    assert len(memory.get_summaries(S)) == 2  # the model's, and the outline
 
 
-def test_run_with_too_many_pieces_becomes_a_digest() -> None:
+def test_run_with_too_many_pieces_is_outlined() -> None:
     scripted = ScriptedSummarizer("short")
     memory = manager(scripted, summarizer_window=1_000, max_tokens=200_000, max_entries=None)
     filled(memory, 900)
     with record_events(memory) as emitted:
         result = memory.compress(S, target_tokens=2_000)
-    assert {item.method for item in result.replacements} == {"digest"}
+    assert {item.method for item in result.replacements} == {"outline"}
     assert scripted.requests == []
     assert "too many calls of a summarizer with a window of 1000 tokens" in emitted[0].reason
     assert "not called: this much text needs too many calls" in result.reason
@@ -233,8 +233,10 @@ def test_redact_runs_before_summaries_of_foreign_entries() -> None:
             store, counter="chars4", config=config, summarizer=summarizer, redact=redact
         )
         reader.compress(S, target_tokens=1_200)
-        [summary] = reader.get_summaries(S)
-        assert "secret" not in summary.content
+        summaries = [summary.content for summary in reader.get_summaries(S)]
+        assert len(summaries) == (1 if summarizer is None else 2)
+        assert "secret" not in str(summaries)
+        assert "[key]-" in summaries[-1]
         reader.undo_compression(S)
     [request] = scripted.requests
     assert "[key]-3" in request.prompt
@@ -260,7 +262,7 @@ def test_failing_redact_prevents_the_summary() -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["fallback", "keep", "raise"])
-@pytest.mark.parametrize("summarizer", ["a summarizer", "the digest"])
+@pytest.mark.parametrize("summarizer", ["a summarizer", "the outline"])
 @pytest.mark.parametrize("api", ["sync", "async"])
 def test_compression_error_names_a_failing_redact(
     api: str, summarizer: str, on_failure: Any
@@ -366,6 +368,6 @@ def test_the_calls_of_one_summary_have_an_end_in_all() -> None:
         memory.add_user_message("s", f"{number} " + "word " * 60)
     with record_events(memory, [events.CompressionFailedNotice]) as emitted:
         result = memory.compress("s", target_tokens=500)
-    assert {item.method for item in result.replacements} == {"digest"}
+    assert {item.method for item in result.replacements} == {"outline"}
     assert "13 calls took 650 s in all" in emitted[0].reason
     assert result.cost.calls == 13

@@ -132,7 +132,7 @@ def test_the_environment_gives_a_template() -> None:
         MemoryConfig.from_env({"MEMMAN_SUMMARY_PROMPT": "nothing"})
 
 
-def test_failing_prompt_function_falls_back_to_the_digest() -> None:
+def test_failing_prompt_function_falls_back_to_the_outline() -> None:
     def broken(request: SummaryRequest) -> str:
         raise KeyError("rules")
 
@@ -143,7 +143,7 @@ def test_failing_prompt_function_falls_back_to_the_digest() -> None:
         memory.add_user_message("s", f"{number} " + "word " * 60)
     with record_events(memory) as emitted:
         result = memory.compress("s", target_tokens=1_200)
-    assert {item.method for item in result.replacements} == {"digest"}
+    assert {item.method for item in result.replacements} == {"outline"}
     assert summarizer.requests == []
     assert "summary_prompt raised KeyError: 'rules'" in emitted[0].reason
     assert "not called: summary_prompt raised KeyError" in result.reason
@@ -159,3 +159,56 @@ def test_async_prompt_function_is_rejected_at_once() -> None:
     memory = MemoryManager()
     with pytest.raises(AsyncPortRefused, match="summary_prompt is async"):
         memory.update_config(summary_prompt=prompt)
+
+
+def _asked(**settings: Any) -> tuple[MemoryManager, ScriptedSummarizer]:
+    """Return a session of 40 turns with a rule and long results, and its summarizer."""
+    summarizer = ScriptedSummarizer(*["## Goal\nThe units are checked one by one."] * 20)
+    config = MemoryConfig(max_tokens=6_000, auto_compress=False, **settings)
+    memory = MemoryManager(counter="chars4", summarizer=summarizer, config=config)
+    for number in range(40):
+        rule = " Never touch the billing port." if number == 3 else ""
+        memory.add_user_message("s", f"Step {number}: look at unit {number}.{rule}")
+        memory.add_tool_call("s", "read", {"unit": number}, call_id=f"c{number}")
+        rows = "\n".join(f"row {row}" for row in range(300))
+        text = f"{rows}\nmiddle of unit {number} is 77{number:02}\n{rows}"
+        memory.add_tool_result("s", "read", text, call_id=f"c{number}")
+        memory.add_assistant_message("s", f"Unit {number} is fine since the lock is released.")
+    return memory, summarizer
+
+
+def test_prompt_shows_the_outline_that_stays() -> None:
+    memory, summarizer = _asked()
+    memory.compress("s")
+    prompt = summarizer.requests[0].prompt
+    kept = prompt.partition("[memman kept]\n")[2].partition("\n[end of memman kept]")[0]
+    outline = memory.get_summaries("s")[-1].content
+    assert "Never touch the billing port." in kept
+    assert set(kept.splitlines()) <= set(outline.splitlines())
+    assert "assistant:" not in outline  # what was said is in the summary
+
+
+def test_prompt_without_an_outline_says_so() -> None:
+    memory, summarizer = _asked(state_ratio=0)
+    memory.compress("s")
+    assert "[memman kept]\n" not in summarizer.requests[0].prompt
+    assert "What you leave out is gone for the agent." in summarizer.requests[0].prompt
+
+
+def test_summarizer_sees_the_middle_of_large_results() -> None:
+    memory, summarizer = _asked(summarizer_window=1_000_000)
+    memory.compress("s")
+    prompt = summarizer.requests[0].prompt
+    assert sum(f"is 77{number:02}" in prompt for number in range(40)) >= 29  # all that leave
+
+
+def test_later_summary_carries_on_turns_of_the_outline() -> None:
+    memory, summarizer = _asked()
+    memory.compress("s", summarize=False)
+    for number in range(20):
+        memory.add_user_message("s", f"And part {number}?")
+        memory.add_assistant_message("s", f"Part {number} is fine.")
+    memory.compress("s", summarize=True)
+    so_far = summarizer.requests[0].prompt.partition("[memman summary so far")[2]
+    assert "is fine since the lock is released." in so_far.partition("[end of memman summary]")[0]
+    assert "is fine since" not in memory.get_summaries("s")[-1].content

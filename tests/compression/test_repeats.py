@@ -132,7 +132,7 @@ def test_small_repeats_are_not_worth_it() -> None:
 
 
 def test_folding_stops_at_the_target() -> None:
-    memory = manager(max_entries=None)
+    memory = manager(max_entries=None, recent_window=1)
     entries = [read(memory) for _ in range(6)]
     tokens = memory.get_stats("s").active_tokens
     result = memory.compress("s", target_tokens=tokens - 150)
@@ -196,7 +196,7 @@ def test_a_fold_is_undone_and_survives_an_export() -> None:
 
 @pytest.mark.parametrize("strategy", ["default", (fold_repeats, "summarise")])
 def test_the_default_folds_contexts_before_it_summarises(strategy: Any) -> None:
-    memory = manager(strategy=strategy, max_entries=None)
+    memory = manager(strategy=strategy, max_entries=None, recent_window=1)
     for _ in range(3):
         memory.add_context("s", FILE, "src/a.py")
     memory.add_user_message("s", "go on")

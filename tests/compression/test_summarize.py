@@ -109,16 +109,16 @@ def test_an_answer_that_the_provider_cut_off_is_refused() -> None:
             return SummaryReply(text="All is", truncated=True)
 
     result, [notice] = compress(filled(manager(Cut())))
-    assert method(result) == "digest"
+    assert method(result) == "outline"
     assert "cut off" in notice.reason
 
 
 @pytest.mark.parametrize("bad", ["", "abcd" * 2_000])
-def test_two_rejected_replies_lead_to_the_digest(bad: str) -> None:
+def test_two_rejected_replies_lead_to_the_outline(bad: str) -> None:
     ask = Scripted(bad)
     result, [notice] = compress(filled(manager(ask)))
-    assert (method(result), len(ask.prompts)) == ("digest", 2)
-    assert notice.fallback == "digest"
+    assert (method(result), len(ask.prompts)) == ("outline", 2)
+    assert notice.fallback == "outline"
 
 
 def test_twice_too_long_reply_is_clipped_and_reported() -> None:
@@ -128,7 +128,7 @@ def test_twice_too_long_reply_is_clipped_and_reported() -> None:
     assert (method(result), len(ask.prompts)) == ("summary", 2)
     assert "and 120 is the most" in notice.reason
     assert notice.fallback == "it was clipped"
-    [summary] = memory.get_summaries("s")
+    summary, _ = memory.get_summaries("s")  # the other one is the outline
     assert summary.content.startswith("The first words. More words.")
     assert summary.content.endswith(" [...]")
     assert 100 < summary.token_count <= 120
@@ -156,14 +156,14 @@ def test_too_long_reply_is_clipped_if_the_second_is_invalid() -> None:
 def test_raising_summarizer_is_not_called_again() -> None:
     ask = Scripted(ConnectionError("no route"))
     result, [notice] = compress(filled(manager(ask)))
-    assert (method(result), len(ask.prompts)) == ("digest", 1)
+    assert (method(result), len(ask.prompts)) == ("outline", 1)
     assert notice.reason == "ConnectionError: no route"
 
 
 @pytest.mark.parametrize("answer", [None, 7, b"bytes", ["text"], SummaryReply(text="x")])
 def test_non_text_reply_of_a_callable_falls_back(answer: Any) -> None:
     result, [notice] = compress(filled(manager(Scripted(answer))))
-    assert method(result) == "digest"
+    assert method(result) == "outline"
     assert "must return text" in notice.reason
 
 
@@ -173,14 +173,14 @@ def test_summarizer_object_returning_text_falls_back() -> None:
             return "just text"
 
     result, [notice] = compress(filled(manager(Wrong())))
-    assert method(result) == "digest"
+    assert method(result) == "outline"
     assert "returned str" in notice.reason
 
 
 def test_an_answer_with_a_lone_surrogate_falls_back() -> None:
     memory = filled(manager(Scripted("bad \ud800 text")))
     result, _ = compress(memory)
-    assert method(result) == "digest"
+    assert method(result) == "outline"
     memory.export_session("s").to_json()
 
 
@@ -195,7 +195,7 @@ def test_an_interruption_of_the_summarizer_reaches_the_caller(
         memory.compress("s", target_tokens=600)
     assert memory.export_session("s") == before
     memory.set_summarize_callback(None)
-    assert method(memory.compress("s", target_tokens=600)) == "digest"
+    assert method(memory.compress("s", target_tokens=600)) == "outline"
 
 
 # ---------------------------------------------------------------- on_failure
@@ -236,7 +236,7 @@ def test_a_slow_summarizer_is_left_behind_at_the_deadline() -> None:
     result, [notice] = compress(memory)
     assert time.monotonic() - began < PATIENCE
     over.set()
-    assert method(result) == "digest"
+    assert method(result) == "outline"
     assert "took longer than 0.05 s" in notice.reason
 
 
@@ -254,7 +254,7 @@ def test_after_two_that_hang_a_third_is_not_started() -> None:
         for number in range(20):
             memory.add_user_message(session, f"{number} {WORDS}")
         result = memory.compress(session, target_tokens=600)
-        assert method(result) == "digest"
+        assert method(result) == "outline"
     assert len(calls) == 2
     over.set()
 
@@ -306,7 +306,7 @@ def test_async_manager_abandons_a_slow_summarizer(
         gone_on.set()
         return result
 
-    assert method(asyncio.run(run())) == "digest"
+    assert method(asyncio.run(run())) == "outline"
 
 
 def test_background_summary_blocks_close_but_not_add() -> None:
@@ -329,7 +329,9 @@ def test_background_summary_blocks_close_but_not_add() -> None:
     go.set()
     memory.close()
     memory = MemoryManager(store)
-    assert [summary.content for summary in memory.get_summaries("s")] == ["in the background"]
+    summary, outline = memory.get_summaries("s")
+    assert summary.content == "in the background"
+    assert f"#2 user: 0 {WORDS}".strip() in outline.content
     assert memory.get_entries("s")[-1].text == "meanwhile"
 
 
@@ -363,15 +365,20 @@ def test_long_result_is_shown_by_its_beginning_and_end() -> None:
         memory.add_tool_result("s", "shell", "begin" + "x" * 7_000 + "end", call_id="a")
         filled(memory)
 
-    ask = Scripted("short")
-    memory = manager(ask, strategy=("summarise",))
-    fill(memory)
-    memory.compress("s", target_tokens=600)
-    [prompt] = ask.prompts
-    assert "Tool shell: begin" in prompt
-    assert "xend\n" in prompt
-    assert "characters left out" in prompt
-    assert len(prompt) < 9_000
+    def prompt_in(window: int) -> str:
+        ask = Scripted("short")
+        memory = manager(ask, strategy=("summarise",), summarizer_window=window)
+        fill(memory)
+        memory.compress("s", target_tokens=600)
+        [prompt] = ask.prompts
+        assert "Tool shell: begin" in prompt
+        assert "xend\n" in prompt
+        return prompt
+
+    whole, cut = prompt_in(5_000), prompt_in(2_500)
+    assert "x" * 7_000 in whole
+    assert "characters left out" in cut
+    assert 2_000 < cut.count("x") < 4_000
 
 
 def test_focus_is_in_the_prompt() -> None:
@@ -400,13 +407,15 @@ def test_the_previous_summary_is_carried_on() -> None:
     memory.compress("s", target_tokens=600)
     assert "to be carried on]\nthe first summary\n[end of memman summary]" in ask.prompts[1]
     assert "Summary: the first summary" not in ask.prompts[1]
-    assert [summary.content for summary in memory.get_summaries("s")] == ["the second summary"]
+    summary, outline = memory.get_summaries("s")
+    assert summary.content == "the second summary"
+    assert "summary" not in outline.content
 
 
-# ---------------------------------------------------------------- the digest
+# ---------------------------------------------------------------- the outline
 
 
-def test_a_digest_carries_the_earlier_one_on() -> None:
+def test_an_outline_carries_the_earlier_one_on() -> None:
     memory = manager(compression_ratio=1, max_summary_ratio=0.5)
     memory.add_user_message("s", "The order is ORD-4711. " + "word " * 40)
     filled(memory)
@@ -420,13 +429,15 @@ def test_a_digest_carries_the_earlier_one_on() -> None:
     assert set(first.original_entry_ids) < set(second.original_entry_ids)
 
 
-def test_the_heuristic_text_shrinks_to_its_cap() -> None:
-    memory = manager(min_entries_to_compress=1)
-    for number in range(6):
-        memory.add_user_message("s", f"{number} " + "word " * 30)
-    memory.compress("s", target_tokens=110)
-    [summary] = memory.get_summaries("s")
-    assert summary.token_count <= 22  # 0.2 of low water
+@pytest.mark.parametrize("target", [450, 600, 900])
+def test_an_outline_shrinks_to_its_room(target: int) -> None:
+    memory = filled(manager(), 30)
+    plan = memory.plan_compression("s", target_tokens=target)
+    result = memory.compress("s", target_tokens=target)
+    [outline] = memory.get_summaries("s")
+    assert (result.summary_id, result.tokens_after) == (result.compression_id, plan.tokens_after)
+    assert outline.token_count <= plan.state_tokens < target / 2
+    assert result.tokens_after <= target
 
 
 def test_failing_prompt_is_not_a_summarizer_failure() -> None:
@@ -437,7 +448,7 @@ def test_failing_prompt_is_not_a_summarizer_failure() -> None:
     memory = manager(ask, summary_prompt=broken)
     for _ in range(4):
         result, [notice] = compress(filled(memory))
-        assert method(result) == "digest"
+        assert method(result) == "outline"
         assert "LookupError: no template" in notice.reason
         assert (notice.failures, notice.retry_at) == (0, None)
     memory.update_config(summary_prompt=None)

@@ -196,7 +196,7 @@ def pinned(view: View, goal: Any, make_entry: Any) -> View:
 
 
 def newest_removed(view: View, goal: Any, make_entry: Any) -> View:
-    return at(view, len(view.groups) - 1, view.groups[-1].removed())
+    return at(view, len(view.groups) - 1, view.groups[-1].removed("drop"))
 
 
 def freed(view: View, goal: Any, make_entry: Any) -> View:
