@@ -34,7 +34,9 @@ def lived(memory: MemoryManager | None = None, entries: int = 30) -> MemoryManag
     memory.add_system_message("s", "be brief")
     ids = [memory.add_user_message("s", f"{n} " + "abc " * 80).id for n in range(entries)]
     memory.pin("s", ids[2])
-    memory.compress("s", target_tokens=1_000)
+    memory.set_summarize_callback(lambda prompt: "They counted.")
+    memory.compress("s", target_tokens=1_000, summarize=True)
+    memory.set_summarize_callback(None)
     memory.add_tool_call("s", "shell", {"a": 1}, call_id="c", metadata={"k": [1, None, "é"]})
     memory.add_tool_result("s", "shell", "bad", call_id="c", is_error=True)
     memory.undo_compression("s")

@@ -1,4 +1,7 @@
-"""Archives and documents of earlier versions stay readable."""
+"""Archives and documents of earlier versions stay readable.
+
+The files have the session of `sessions.lived`, as `export_session` and `export_archive` wrote it.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from memman import MemoryManager
 from memman.archive import SessionState, verify
 
 GOLDEN = Path(__file__).with_name("golden")
-SHA_256 = "70608f5f1784933a17140c5928cd2130eef536f58a519d4ed2777bd17b6b0f1f"
+SHA_256 = "01b2ef96dee6a562536f96f5b7e48086946b7594a902569ac54fd9ec143e03bf"
 
 
 @pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
 def test_archive_of_version_1_is_imported_unchanged(tmp_path: Path, packed: str) -> None:
     path = shutil.copy(GOLDEN / f"version-1.jsonl{packed}", tmp_path)
     info = verify(path)
-    assert (info.session_id, info.records, info.entries, info.sha256) == ("s", 43, 35, SHA_256)
+    assert (info.session_id, info.records, info.entries, info.sha256) == ("s", 44, 35, SHA_256)
     golden = SessionState.from_json((GOLDEN / "version-1.json").read_bytes())
     with MemoryManager(tmp_path / "chat.db", counter="chars4") as memory:
         memory.import_archive(path)

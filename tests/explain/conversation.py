@@ -36,7 +36,7 @@ def written(*texts: str) -> Stage:
     def stage(view: View, _goal: Goal, make_entry: EntryFactory) -> View:
         old = [number for number, group in enumerate(view.groups) if group.status == "old"]
         summary = make_entry(summary_draft(next(left), []))
-        return view.with_summary(old, summary, "summary")
+        return view.with_summary(old, summary)
 
     return stage
 

@@ -350,12 +350,12 @@ def test_running_compression_is_the_reason() -> None:
 # ---------------------------------------------------------------- the summarizer
 
 
-def test_reason_without_a_summarizer_names_the_digest() -> None:
+def test_reason_without_a_summarizer_names_the_outline() -> None:
     memory = manager()
     fill(memory, 1)
     state = memory.explain("s").summarizer
     assert (state.configured, state.may_be_asked) == (False, False)
-    assert "digest" in state.reason
+    assert "outline" in state.reason
 
 
 def test_summarizer_is_called_again_only_after_enough_entries() -> None:
@@ -446,7 +446,8 @@ def test_text_has_a_line_for_each_state() -> None:
     text = str(memory.explain("s"))
     [summary] = memory.get_summaries("s")
     at = memory.get_entry("s", summary.id).address
-    assert f"summarised in {at}: 14 entries, 1,414 tokens: #3-#16" in text
+    assert f"summarised in {at}: 13 entries, 1,313 tokens: #3-#15" in text
+    assert "clipped: 1 entry, 101 tokens: #16" in text
     assert "active: 7 entries, 608 tokens: #2, #17-#22" in text
     assert f"{done.tokens_before:,} -> {done.tokens_after:,} tokens (by hand; " in text
     assert all(len(line) <= 160 for line in text.splitlines())
@@ -457,7 +458,7 @@ def test_text_is_short_for_many_entries() -> None:
     results(memory, 60)
     memory.compress("s", target_tokens=9_000)
     text = str(memory.explain("s"))
-    assert ", and 18 more" in text
+    assert ", and 13 more" in text
     assert len(text) < 2_000
 
 

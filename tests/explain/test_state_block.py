@@ -1,4 +1,4 @@
-"""The state block in explanations, shares and events."""
+"""The outline in explanations, shares and events."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ def test_block_has_its_text_tokens_and_sections() -> None:
     assert block.seq == memory.explain("s").compressions[-1].seq
     assert block.text in memory.build_context("s", format="text").text
     assert block.sections == {
-        "The user's messages": 1,
-        "Values in use": 1,
+        "What was said and done, oldest first": 1,
         "Other exact values": 2,
     }
-    assert f"state block: #{block.seq}, {block.tokens:,} tokens: The user" in str(
+    assert f"outline: #{block.seq}, {block.tokens:,} tokens: What was said" in str(
         memory.explain("s")
     )
 
@@ -44,7 +43,7 @@ def test_session_without_a_block_has_none() -> None:
     explanation = compressed(state_ratio=0).explain("s")
     assert explanation.state is None
     assert "state" not in explanation.shares.types
-    assert "state block" not in str(explanation)
+    assert "outline: " not in str(explanation)
 
 
 def test_event_has_the_block_and_the_values_kept() -> None:

@@ -112,7 +112,7 @@ def in_parts(*replies: Any, **settings: Any) -> tuple[MemoryManager, ScriptedSum
     memory = MemoryManager(
         counter="chars4",
         summarizer=summarizer,
-        config=config(max_tokens=4_000, summarizer_window=1_000, max_entries=None, **settings),
+        config=config(max_tokens=4_000, summarizer_window=2_000, max_entries=None, **settings),
     )
     fill(memory, 80)
     return memory, summarizer

@@ -92,7 +92,7 @@ def test_call_that_was_not_made_only_postpones_the_next():
         assert not pause.open
         assert backoff.failed_recently((100, 1), budget())
         assert backoff.record_summary(0.01, clock()) is None, (
-            "the digest in its place is not its answer"
+            "the outline in its place is not its answer"
         )
         fail(backoff, clock)
     assert str(pause).endswith("or until enough was added, after 2 failures in a row (others hang)")

@@ -84,7 +84,7 @@ def test_pinned_entries_and_state_stand_behind_the_compaction():
     [first, second, *_] = built(memory).messages
     assert first["content"] == [BLOCK]
     assert RULE in json.dumps(second)
-    assert "[memman state" in json.dumps(second)
+    assert "[memman outline" in json.dumps(second)
     assert "conversation begins" not in sent(memory)
 
 
@@ -179,7 +179,7 @@ def test_text_is_a_summary_to_other_providers(form):
     assert "sig==" not in text
 
 
-def test_text_is_summarized_and_in_the_digest():
+def test_text_is_summarized_and_in_the_outline():
     asked = []
     memory = begun()
     memory.add_messages("s", reply(BLOCK, said()))
@@ -344,10 +344,20 @@ def test_record_compression_takes_an_address_and_an_item():
 
 def test_record_compression_of_an_entry_that_was_compressed():
     memory = begun(turns=30)
-    memory.compress("s")
+    memory.set_summarize_callback(lambda prompt: "The first questions are answered.")
+    memory.compress("s", summarize=True)
     memory.record_compression("s", "q2", BLOCK)
     assert first_block(memory) == BLOCK
     assert "Question 29" in sent(memory)
+
+
+def test_record_compression_refuses_an_outlined_entry():
+    memory = begun(turns=30)
+    memory.compress("s")
+    before = memory.export_session("s")
+    with pytest.raises(memman.EntryNotFound, match="'q2'"):
+        memory.record_compression("s", "q2", BLOCK)
+    assert memory.export_session("s") == before
 
 
 @pytest.mark.parametrize(

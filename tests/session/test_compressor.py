@@ -44,6 +44,10 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
         each.end()
 
 
+ROOMY = {"max_tokens": 500}
+"""A window with room for an outline; messages of fifty tokens fill it as those of ten do the small one."""
+
+
 def fill(use: SyncUse, entries: int = 9, size: int = 10, **keywords: Any) -> list[str]:
     """Add messages of ten tokens each; return their ids. Nine are just under the trigger of 100."""
     return [
@@ -86,28 +90,28 @@ def test_summarizer_is_not_called_during_its_pause(make: Make) -> None:
 
 
 def test_enough_new_content_ends_the_pause(make: Make) -> None:
-    use = make(DOWN, "short")
+    use = make(DOWN, "short", **ROOMY)
     with record_events(use.memory) as emitted:
-        fill(use, 11)
+        fill(use, 11, size=50)
         assert use.asked == 1
-        fill(use, 8)
+        fill(use, 8, size=50)
     assert use.asked == 2
-    assert [methods(each) for each in results(emitted)] == [{"digest"}, {"summary"}]
+    assert [methods(each) for each in results(emitted)] == [{"outline"}, {"summary"}]
 
 
-def test_open_breaker_writes_digests_even_of_new_content(make: Make) -> None:
-    use = make(DOWN, DOWN, DOWN, "short")
+def test_open_breaker_outlines_even_new_content(make: Make) -> None:
+    use = make(DOWN, DOWN, DOWN, "short", **ROOMY)
     with record_events(use.memory) as emitted:
-        fill(use, 100)
+        fill(use, 100, size=50)
         assert use.asked == 3
-        assert {frozenset(methods(each)) for each in results(emitted)} == {frozenset({"digest"})}
+        assert {frozenset(methods(each)) for each in results(emitted)} == {frozenset({"outline"})}
         later(use, 60)
-        fill(use, 10)
+        fill(use, 10, size=50)
     assert use.asked > 3
     assert methods(results(emitted)[-1]) == {"summary"}
 
 
-def test_reason_of_a_digest_names_the_failure(make: Make) -> None:
+def test_reason_without_a_summary_names_the_failure(make: Make) -> None:
     use = make(DOWN)
     with record_events(use.memory) as emitted:
         fill(use, 50)
@@ -117,15 +121,15 @@ def test_reason_of_a_digest_names_the_failure(make: Make) -> None:
 
 
 def test_failure_event_has_failures_in_a_row_and_retry_at(make: Make) -> None:
-    use = make(DOWN)
-    fill(use, compress=False)
+    use = make(DOWN, **ROOMY)
+    fill(use, size=50, compress=False)
     with record_events(use.memory) as emitted:
         for _ in range(3):
             later(use, 60)
             use.do("compress")
             use.do("undo_compression")
     found = [(each.reason, each.fallback, each.failures) for each in failures(emitted)]
-    assert found == [("OSError: 429", "digest", number) for number in (1, 2, 3)]
+    assert found == [("OSError: 429", "outline", number) for number in (1, 2, 3)]
     waits = [(each.retry_at - use.clock.now).total_seconds() + 180 for each in failures(emitted)]
     assert waits == [60 + 15, 120 + 30, 180 + 60]
 
@@ -177,20 +181,20 @@ def test_on_failure_raise_raises_from_compress_alone(
     assert (use.asked, len(use.do("get_active_entries"))) == (3, 14)
 
 
-def test_while_the_breaker_is_open_fallback_digests_by_hand(make: Make) -> None:
-    use = make(DOWN)
-    fill(use, compress=False)
+def test_while_the_breaker_is_open_fallback_outlines_by_hand(make: Make) -> None:
+    use = make(DOWN, **ROOMY)
+    fill(use, size=50, compress=False)
     for _ in range(3):
         use.do("compress")
         use.do("undo_compression")
-    assert methods(use.do("compress")) == {"digest"}
+    assert methods(use.do("compress")) == {"outline"}
     assert use.asked == 3
 
 
 @pytest.mark.parametrize("on_failure", ["fallback", "keep"])
 def test_plan_calls_no_summarizer_while_the_breaker_is_open(make: Make, on_failure: str) -> None:
-    use = make(DOWN, on_failure=on_failure)
-    fill(use, compress=False)
+    use = make(DOWN, on_failure=on_failure, **ROOMY)
+    fill(use, size=50, compress=False)
     assert use.do("plan_compression").asks_summarizer
     for _ in range(3):
         if use.do("compress").compression_id is not None:
@@ -198,7 +202,7 @@ def test_plan_calls_no_summarizer_while_the_breaker_is_open(make: Make, on_failu
     plan = use.do("plan_compression")
     assert not plan.asks_summarizer
     assert {row.action for row in plan.entries} == (
-        {"keep"} if on_failure == "keep" else {"keep", "digest"}
+        {"keep"} if on_failure == "keep" else {"keep", "outline"}
     )
     assert use.asked == 3
 
@@ -235,16 +239,16 @@ def test_sessions_back_off_each_for_itself(make: Make) -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    ["", "word " * 500, lambda request: request.prompt + " and more" * 50, None,
+    ["", "word " * 2_500, lambda request: request.prompt + " and more" * 50, None,
      asyncio.CancelledError()],
     ids=["empty", "ten times the target", "the prompt", "None", "cancelled from within"],
 )  # fmt: skip
 def test_every_bad_reply_is_a_failure(make: Make, reply: Any) -> None:
-    use = make((lambda request: None) if reply is None else reply)
-    fill(use, compress=False)
+    use = make((lambda request: None) if reply is None else reply, **ROOMY)
+    fill(use, size=50, compress=False)
     with record_events(use.memory) as emitted:
         result = use.do("compress")
-    assert methods(result) == {"digest"}
+    assert methods(result) == {"outline"}
     assert [each.failures for each in failures(emitted)] == [1]
 
 
@@ -298,16 +302,16 @@ def test_gain_counts_entries_if_only_they_are_over(make: Make) -> None:
 def test_window_soon_over_again_meets_the_target_without_a_call(
     make: Make, on_failure: str
 ) -> None:
-    use = make("short", recent_window=0, on_failure=on_failure)
-    use.do("add_user_message", "word " * 60, pinned=True)
+    use = make("short", recent_window=0, on_failure=on_failure, **ROOMY)
+    use.do("add_user_message", "word " * 300, pinned=True)
     with record_events(use.memory) as emitted:
-        fill(use, 5)
-        assert use.do("get_stats").active_tokens < 80
-        fill(use, 3)
+        fill(use, 5, size=50)
+        assert use.do("get_stats").active_tokens < 400
+        fill(use, 3, size=50)
     _, again = results(emitted)
     assert use.asked == 1
-    assert again.tokens_after < 85
-    assert methods(again) == {"digest"}  # without a failure the digest loses least
+    assert again.tokens_after < 425
+    assert methods(again) == {"outline"}  # without a failure the outline loses least
     assert "the summarizer was not called: it was called recently" in again.reason
 
 
@@ -641,10 +645,10 @@ def test_summary_after_its_file_was_closed_raises_nothing(
 
 def test_compress_by_hand_after_close_changes_nothing(make: Make) -> None:
     store = MemoryStore()
-    use = make(store=store)
+    use = make(store=store, **ROOMY)
     gate = use.gate()
     use.scripted.replies = (Delayed("too late", gate),)
-    fill(use, compress=False)
+    fill(use, size=50, compress=False)
     running = use.begin("compress")
     use.until(lambda: use.asked == 1)
     before = use.do("export_session")
@@ -827,4 +831,4 @@ def test_constraints_without_room_are_reported(make: Make) -> None:
     assert "#3: Never deploy on Fridays." in result.state.text
     [notice] = received
     assert isinstance(notice, events.CompressionFailedNotice)
-    assert notice.reason.startswith("1 of the declared constraints do not fit the state block")
+    assert notice.reason.startswith("1 of the declared constraints do not fit the outline")

@@ -267,10 +267,10 @@ REPLIES: dict[str, Callable[[SyncUse], tuple[Any, ...]]] = {
 def test_any_summarizer_leaves_the_window_whole_or_unchanged(
     api: str, how: str, on_failure: str
 ) -> None:
-    use: SyncUse = APIS[api](on_failure=on_failure, summarize_timeout=0.05)
+    use: SyncUse = APIS[api](on_failure=on_failure, summarize_timeout=0.05, max_tokens=500)
     use.scripted.replies = REPLIES[how](use)
     for number in range(9):
-        use.do("add_user_message", f"n{number} " + "word " * 9, compress=False)
+        use.do("add_user_message", f"n{number} " + "word " * 49, compress=False)
     before = use.do("export_session"), use.do("get_active_entries"), use.do("get_stats")
     with record_events(use.memory) as emitted:
         try:
@@ -281,10 +281,10 @@ def test_any_summarizer_leaves_the_window_whole_or_unchanged(
     notices = [event for event in emitted if isinstance(event, events.CompressionFailedNotice)]
     assert len(notices) == (not good)
     if good or on_failure == "fallback":
-        assert {item.method for item in result.replacements} == {"summary" if good else "digest"}
+        assert {item.method for item in result.replacements} == {"summary" if good else "outline"}
         assert emitted[-1] == result
-        assert use.do("get_stats").active_tokens == result.tokens_after <= 50
-        assert all(notice.fallback == "digest" for notice in notices)
+        assert use.do("get_stats").active_tokens == result.tokens_after <= 250
+        assert all(notice.fallback == "outline" for notice in notices)
     else:
         assert isinstance(result, CompressionFailed) is (on_failure == "raise")
         after = use.do("export_session"), use.do("get_active_entries"), use.do("get_stats")

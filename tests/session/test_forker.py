@@ -98,10 +98,12 @@ def test_both_branches_continue_on_their_own(store: Any) -> None:
     memory.delete_entries("s", ["e0"])
     assert [text[:5] for text in texts(memory, "t")] == ["0 wor", "1 wor", "left"]
     assert [text[:5] for text in texts(memory, "s")] == ["1 wor", "2 wor", "right"]
+    for n in range(20):
+        memory.add_user_message("t", f"{n} " + "more " * 50)
     memory.compress("t")
     memory.undo_compression("t")
     memory.delete_session("s")
-    assert len(texts(memory, "t")) == 3
+    assert len(texts(memory, "t")) == 23
 
 
 def test_compression_in_a_fork_can_be_undone(store: Any) -> None:

@@ -195,11 +195,11 @@ def test_no_lease_without_a_call_or_a_shared_store(use: Any, path: str) -> None:
     alone = use("a summary", store=Refusing(path), exclusive=True)
     fill(alone)
     assert alone.do("compress").summary_id is not None
-    digest = use(store=Refusing(path + "2"))
-    digest.swap(None)
-    fill(digest)
-    digest.do("plan_compression")
-    assert digest.do("compress").compression_id is not None
+    without = use(store=Refusing(path + "2"))
+    without.swap(None)
+    fill(without)
+    without.do("plan_compression")
+    assert without.do("compress").compression_id is not None
 
 
 class AlwaysTrue(SQLiteStore):

@@ -101,7 +101,7 @@ def test_earlier_summary_is_part_of_the_prefix() -> None:
     memory = manager()
     fill(memory)
     asked(memory)
-    fill(memory, start=40)
+    fill(memory, turns=55, start=40)
     built(memory)
     request = asked(memory)[-1]
     assert request.prefix is not None
@@ -292,7 +292,7 @@ def test_failure_leaves_the_ordinary_prompt_the_rest_of_the_time() -> None:
     assert memory.get_summaries(S)[0].content == GOOD.text
 
 
-def test_failure_that_took_all_the_time_ends_in_a_digest() -> None:
+def test_failure_that_took_all_the_time_ends_in_the_outline() -> None:
     clock = FakeClock()
 
     def slow(_request: SummaryRequest) -> SummaryReply:
@@ -304,7 +304,7 @@ def test_failure_that_took_all_the_time_ends_in_a_digest() -> None:
     built(memory)
     result = memory.compress(S, target_tokens=6_000, summarize=True)
     assert result.cost.calls == 1
-    assert "digest" in [item.method for item in result.replacements]
+    assert "outline" in [item.method for item in result.replacements]
     assert "ConnectionError" in result.reason
 
 

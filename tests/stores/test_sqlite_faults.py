@@ -29,6 +29,7 @@ from memman.protocols import Store
 from memman.stores import SQLiteStore, open_store
 from memman.stores import sqlite_file as module
 from memman.stores.drivers import Driver
+from memman.testing import ScriptedSummarizer
 from memman.testing.stores import added
 from tests.patience import PATIENCE
 
@@ -263,7 +264,10 @@ def test_damaged_file_is_a_typed_error_from_every_method(tmp_path: Path) -> None
 
 def test_damaged_metadata_of_a_summary_is_a_typed_error(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
-    with MemoryManager(path, counter="chars4", config=COMPRESSING) as memory:
+    summarizer = ScriptedSummarizer("They said words.")
+    with MemoryManager(
+        path, counter="chars4", config=COMPRESSING, summarizer=summarizer
+    ) as memory:
         for number in range(20):
             memory.add_user_message("s", f"message {number} " + "word " * 12)
         assert memory.get_summaries("s")
@@ -271,7 +275,9 @@ def test_damaged_metadata_of_a_summary_is_a_typed_error(tmp_path: Path) -> None:
         db.execute(
             """UPDATE record SET payload = CAST(replace(payload, '"start":"2', '"start":"x') AS BLOB)"""
         )
-    with MemoryManager(path, counter="chars4", config=COMPRESSING) as memory:
+    with MemoryManager(
+        path, counter="chars4", config=COMPRESSING, summarizer=summarizer
+    ) as memory:
         for number in range(20):
             memory.add_user_message("s", f"message {number} " + "word " * 12, compress=False)
         with pytest.raises(StoreError, match="metadata cannot be read") as caught:

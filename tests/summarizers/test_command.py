@@ -72,7 +72,7 @@ def test_a_command_by_name_writes_the_summary_in_both_managers(filled: Fill) -> 
     name = f"cmd:{shlex.quote(PYTHON)} -c {shlex.quote(FIRST_WORDS)}"
     memory = filled(MemoryManager(config=CONFIG, summarizer=name))
     result = memory.compress("s")
-    [summary] = memory.get_summaries("s")
+    summary, _ = memory.get_summaries("s")  # and the outline
     assert "They said:" in summary.content
     assert result.cost.calls == 1
 
@@ -80,7 +80,7 @@ def test_a_command_by_name_writes_the_summary_in_both_managers(filled: Fill) -> 
         other = AsyncMemoryManager(config=CONFIG, summarizer=name)
         await other.import_session(filled(MemoryManager()).export_session("s"))
         await other.compress("s")
-        [found] = await other.get_summaries("s")
+        found, _ = await other.get_summaries("s")
         return found.content
 
     assert "They said:" in asyncio.run(run())
@@ -111,13 +111,13 @@ def test_the_loop_goes_on_while_a_command_works(request_: SummaryRequest, tmp_pa
         ("import sys; sys.stdout.buffer.write(b'\\xff\\xfe')", "not UTF-8"),
     ],
 )
-def test_failing_command_is_reported_and_the_digest_used(
+def test_failing_command_is_reported_and_the_outline_used(
     program: str, reason: str, filled: Fill
 ) -> None:
     memory = filled(MemoryManager(config=CONFIG, summarizer=python(program)))
     with record_events(kinds=(events.CompressionFailedNotice,)) as emitted:
         result = memory.compress("s")
-    assert "digest" in {item.method for item in result.replacements}
+    assert "outline" in {item.method for item in result.replacements}
     [notice] = emitted
     assert reason in notice.reason  # type: ignore[attr-defined]
 

@@ -58,8 +58,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Plugins:
 
 def summary_of(memory: MemoryManager) -> str:
     memory.compress("s")
-    [summary] = memory.get_summaries("s")
-    return summary.content
+    return memory.get_summaries("s")[0].content
 
 
 def reasons(memory: MemoryManager) -> list[str]:
@@ -107,8 +106,7 @@ def _async_summary(summarizer: Any) -> str:
         for number in range(60):
             await memory.add_user_message("s", f"Question {number}: " + "why is it red? " * 6)
         await memory.compress("s")
-        [summary] = await memory.get_summaries("s")
-        return summary.content
+        return (await memory.get_summaries("s"))[0].content
 
     return asyncio.run(run())
 
@@ -160,7 +158,7 @@ def test_invalid_reply_is_reported_with_its_fault(answer: Any, reason: str, fill
     memory = filled(MemoryManager(config=CONFIG, summarizer=Wrong()))
     [reason_given] = reasons(memory)
     assert reason in reason_given
-    assert memory.get_summaries("s"), "the digest took its place"
+    assert memory.get_summaries("s"), "the outline took its place"
 
 
 @pytest.mark.parametrize("answer", [None, b"text", 7])
@@ -226,16 +224,16 @@ def test_empty_variable_names_no_summarizer(empty: str) -> None:
     assert MemoryConfig.from_env({"MEMMAN_MODEL": empty}).model is None
 
 
-def test_digest_calls_no_summarizer_of_the_settings(found: Plugins, filled: Fill) -> None:
+def test_outline_calls_no_summarizer_of_the_settings(found: Plugins, filled: Fill) -> None:
     summarizer = ScriptedSummarizer()
     found.register(Named(lambda name: summarizer), "acme")
     named = CONFIG.updated({"summarizer": "acme:big"})
-    memory = filled(MemoryManager(config=named, summarizer="digest"))
+    memory = filled(MemoryManager(config=named, summarizer="outline"))
     memory.update_config("s", summarizer="acme:other")
     assert memory.compress("s").replacements
     assert summarizer.requests == []
     own = filled(MemoryManager(config=named))
-    own.update_config("s", summarizer="digest")
+    own.update_config("s", summarizer="outline")
     assert own.compress("s").replacements
     assert summarizer.requests == []
 
@@ -284,7 +282,7 @@ def test_missing_or_broken_plugin_error_has_the_reason(
 
 @pytest.mark.parametrize("name", ["nope", "", ":", "gpt-4o", "acme"])
 def test_unknown_name_error_lists_the_known_ones(name: str, found: Plugins) -> None:
-    with pytest.raises(PluginNotFound, match=r"cmd:PROGRAM ARGS, anthropic:MODEL.*digest"):
+    with pytest.raises(PluginNotFound, match=r"cmd:PROGRAM ARGS, anthropic:MODEL.*outline"):
         MemoryManager(summarizer=name)
 
 
@@ -349,7 +347,7 @@ def test_a_command_in_an_imported_document_does_not_run(filled: Fill, tmp_path: 
     other = MemoryManager(config=CONFIG)
     other.import_session(document)
     other.compress("s")
-    assert other.get_summaries("s"), "the digest took its place"
+    assert other.get_summaries("s"), "the outline took its place"
     assert not (tmp_path / "ran").exists()
     assert other.export_session("s").settings["summarizer"] == name
 
@@ -362,7 +360,7 @@ def test_a_command_in_a_shared_log_does_not_run(filled: Fill, tmp_path: Any) -> 
     other = MemoryManager(store, config=CONFIG)
     [reason] = reasons(other)
     assert "may not name a command" in reason
-    assert other.get_summaries("s"), "the digest took its place"
+    assert other.get_summaries("s"), "the outline took its place"
     assert not (tmp_path / "ran").exists()
 
 
@@ -374,7 +372,7 @@ def elsewhere(found: Plugins, filled: Fill) -> MemoryStore:
     """Return a store whose session names a summarizer that only another process has."""
     store = MemoryStore()
     # A given summarizer replaces the lookup of the name.
-    there = filled(MemoryManager(store, config=CONFIG, summarizer="digest"))
+    there = filled(MemoryManager(store, config=CONFIG, summarizer="outline"))
     there.update_config("s", summarizer="acme:m")
     return store
 
@@ -387,7 +385,7 @@ def test_unknown_stored_summarizer_name_fails_when_called(
     assert reason.startswith(
         "SummarizerUnavailable: no installed plugin has a summarizer for 'acme"
     )
-    assert memory.get_summaries("s"), "the digest took its place"
+    assert memory.get_summaries("s"), "the outline took its place"
 
 
 def test_missing_session_summarizer_allows_manager_settings(
@@ -405,7 +403,7 @@ def test_removed_summarizer_error_names_the_live_session(
     memory = filled(MemoryManager(config=CONFIG.updated({"summarizer": TRUSTED})))
     memory.update_config("s", summarizer=TRUSTED)
     with pytest.raises(ConfigError, match=r"with the settings of session 's': .*name a command"):
-        memory.update_config(summarizer="digest")
+        memory.update_config(summarizer="outline")
     assert memory.export_session("s").settings["summarizer"] == TRUSTED
 
 
