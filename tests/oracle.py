@@ -15,6 +15,7 @@ from memman.records import (
     Described,
     Pinned,
     Record,
+    StateSetter,
     Undone,
 )
 
@@ -27,6 +28,7 @@ class Oracle:
         self.epoch = 0
         self.positions: dict[str, int] = {}
         self.active: set[str] = set()
+        self.outline = ""  # the id of the outline; "" without one
         self.pins: set[str] = set()
         self.types: dict[str, str] = {}
         self.era: list[str] = []
@@ -48,6 +50,14 @@ class Oracle:
     def window(self) -> list[str]:
         return sorted(self.active, key=lambda name: self.positions[name])
 
+    def besides_outline(self, shown: Iterable[Entry]) -> list[str]:
+        """Return the ids of the entries that a window shows, without its outline, which it must have."""
+        ids = [entry.id for entry in shown]
+        if self.outline:
+            assert ids.count(self.outline) == 1, "the outline is not shown once"
+            ids.remove(self.outline)
+        return ids
+
     def leaves(self, name: str) -> list[str]:
         """Return the added entries that an active entry represents."""
         for record in self.compressions.values():
@@ -62,21 +72,30 @@ class Oracle:
 
     def dropped(self) -> set[str]:
         """Return the added entries that compressions in force dropped."""
+        return self._without_entry("drop")
+
+    def outlined(self) -> set[str]:
+        """Return the added entries that compressions in force left to the outline alone."""
+        return self._without_entry("outline")
+
+    def _without_entry(self, method: str) -> set[str]:
         return {
             leaf
             for record in self.compressions.values()
             for item in record.replacements
-            if item.entry is None and item.into is None
+            if item.method == method and item.entry is None and item.into is None
             for name in item.ids
             for leaf in self.leaves(name)
         }
 
     def assert_represented_once(self) -> None:
-        """Assert that one active entry represents each entry of the era, unless it was dropped."""
+        """Assert that one active entry represents each one of the era that was not dropped or outlined."""
         leaves = [leaf for name in self.window() for leaf in self.leaves(name)]
         assert len(leaves) == len(set(leaves)), "an entry is represented twice"
-        assert {*leaves, *self.dropped()} == set(self.era), "an entry is lost or too many"
-        assert not set(leaves) & self.dropped()
+        dropped, outlined = self.dropped(), self.outlined()
+        assert {*leaves, *dropped, *outlined} == set(self.era), "an entry is lost or too many"
+        assert not set(leaves) & (dropped | outlined)
+        assert not dropped & outlined
 
     def shows(self, name: str) -> bool:
         """Return whether an entry or a single replacement of its type is active."""
@@ -87,6 +106,9 @@ class Oracle:
         assert seq == self.head + 1, f"{seq} follows {self.head}: a gap in the log"
         self.head = seq
         self.epoch += isinstance(record, SHAPES)
+        if isinstance(record, StateSetter):
+            state = record.state
+            self.outline = state.compression_id if state is not None and state.text else ""
         match record:
             case Added(entry):
                 self._add(entry.id, seq, entry.type)
@@ -110,6 +132,7 @@ class Oracle:
                     self._delete(name)
             case Cleared():
                 self.active.clear()
+                self.outline = ""
                 self.pins.clear()
                 self.compressions.clear()
                 self.retractions.clear()

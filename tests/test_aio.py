@@ -347,7 +347,7 @@ def test_hanging_async_summarizer_is_cancelled_at_its_deadline(make: Make) -> No
     fill(memory)
     with record_events(memory, [events.CompressionFailedNotice]) as failures:
         result = run(memory.aio.compress("s"))
-    assert [item.method for item in result.replacements] == ["digest"]
+    assert [item.method for item in result.replacements] == ["outline"]
     assert "longer than 0.05 s" in failures[0].reason  # type: ignore[attr-defined] # of this kind
     until(lambda: summarizer.cancelled == 1)
 
@@ -371,10 +371,10 @@ def test_interrupt_cancels_an_async_summarizer(make: Make) -> None:
 @pytest.mark.parametrize(
     "error", [ValueError("broken"), asyncio.CancelledError(), SummarizerUnavailable("no network")]
 )
-def test_failing_async_summarizer_is_replaced_by_a_digest(make: Make, error: BaseException) -> None:
+def test_failing_async_summarizer_falls_back_to_the_outline(make: Make, error: BaseException) -> None:
     memory = make(summarizer=AsyncScriptedSummarizer(Delayed(error, 0.0)))
     fill(memory)
-    assert [item.method for item in memory.compress("s").replacements] == ["digest"]
+    assert [item.method for item in memory.compress("s").replacements] == ["outline"]
 
 
 def test_exit_in_an_async_summarizer_reaches_the_caller(make: Make) -> None:

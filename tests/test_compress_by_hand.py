@@ -37,7 +37,8 @@ def test_compress_summarizes_a_window_below_its_target() -> None:
     planned = memory.plan_compression(S)
     result = memory.compress(S)
     assert len(scripted.requests) == 1
-    assert len(memory.get_active_entries(S)) == 11
+    kinds = [entry.type for entry in memory.get_active_entries(S)]
+    assert kinds == ["summary", "summary", *["message"] * 10]  # the model's, and the outline
     assert result.reason == "by hand; summarized 20 entries; the summarizer was called once"
     assert planned.asks_summarizer
     assert [row.action for row in planned.entries].count("summary") == 20
@@ -64,19 +65,19 @@ def test_second_compress_does_nothing_with_a_reason() -> None:
     assert again.reason.startswith("nothing was changed: every entry is recent or protected")
 
 
-def test_few_old_entries_become_a_digest_without_the_summarizer() -> None:
+def test_few_old_entries_are_outlined_without_the_summarizer() -> None:
     scripted = ScriptedSummarizer("They talked.")
     memory = memory_of(scripted, recent_window=4)
     fill(memory, 4, 100)
     result = memory.compress(S)
     assert scripted.requests == []
     assert result.reason == (
-        "by hand; wrote a digest of 4 entries; the summarizer was not called: "
+        "by hand; outlined 4 entries; the summarizer was not called: "
         "too few old entries for a summary (4, min_entries_to_compress=5)"
     )
 
 
-def test_digest_of_few_entries_leaves_the_summary_alone() -> None:
+def test_outline_of_few_entries_leaves_the_summary_alone() -> None:
     memory = memory_of(ScriptedSummarizer("They talked."), recent_window=2)
     fill(memory, 6)
     memory.compress(S)
@@ -120,7 +121,7 @@ def test_summarize_true_calls_a_summarizer_that_rests() -> None:
     assert "the summarizer was called once and failed: RuntimeError" in result.reason
 
 
-def test_summarize_false_writes_a_digest() -> None:
+def test_summarize_false_leaves_the_entries_to_the_outline() -> None:
     scripted = ScriptedSummarizer("They talked.")
     memory = memory_of(scripted)
     fill(memory, 15)
@@ -128,7 +129,7 @@ def test_summarize_false_writes_a_digest() -> None:
     result = memory.compress(S, summarize=False)
     assert scripted.requests == []
     assert result.reason == (
-        "by hand; wrote a digest of 20 entries; the summarizer was not called: summarize=False"
+        "by hand; outlined 20 entries; the summarizer was not called: summarize=False"
     )
 
 
@@ -190,7 +191,7 @@ def test_reason_of_clearing_has_why_no_summary_was_needed() -> None:
     assert before.endswith(" tokens are over max_tokens (6000)")
     assert steps.startswith("cleared ")
     assert steps.endswith(
-        " tool results; the summarizer was not called: the other steps reached the target"
+        "; the summarizer was not called: the other steps reached the target"
     )
 
 
@@ -198,7 +199,7 @@ def test_automatic_reason_names_the_entries_limit() -> None:
     memory = memory_of(max_entries=20)
     with record_events(memory, [CompressionResult]) as heard:
         fill(memory, 11)
-    assert heard[0].reason.startswith("21 entries are over max_entries (20); wrote a digest of ")
+    assert heard[0].reason.startswith("21 entries are over max_entries (20); outlined ")
 
 
 def test_reason_names_entries_above_the_target() -> None:

@@ -59,8 +59,9 @@ def assert_log_and_window_agree(store: MemoryStore, active: list[Any]) -> None:
     folded = History.of(log)
     snapshot = store.load(SESSION)
     assert snapshot is not None
-    assert [entry.id for entry in active] == [item.entry.id for item in folded.items]
-    assert [entry.pinned for entry in active] == [item.pinned for item in folded.items]
+    shown = folded.state.window.shown_items
+    assert [entry.id for entry in active] == [item.entry.id for item in shown]
+    assert [entry.pinned for entry in active] == [item.pinned for item in shown]
     assert [place for place, _ in snapshot.window] == [
         item.place() for item in folded.state.window.stored_items
     ]

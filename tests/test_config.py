@@ -350,15 +350,15 @@ def test_compress_by_hand_goes_below_the_target_ratio() -> None:
 
 
 def test_min_entries_to_compress_is_obeyed() -> None:
-    for least, method in ((15, "digest"), (40, "clip")):
+    for least, method in ((15, "outline"), (40, "clip")):
         first = automatic(36, max_tokens=3_500, min_entries_to_compress=least)[0]
         assert {item.method for item in first.replacements} == {method}
 
 
-def test_few_old_entries_become_a_digest_by_hand() -> None:
+def test_few_old_entries_are_outlined_by_hand() -> None:
     memory = manager(lambda prompt: "short", min_entries_to_compress=40, auto_compress=False)
     fill(memory, 40, 100)
-    assert methods(memory) == {"digest"}
+    assert methods(memory) == {"outline"}
 
 
 def test_compression_ratio_caps_a_summary() -> None:

@@ -93,8 +93,8 @@ def test_import_emits_one_event_and_no_added_entries() -> None:
 
 def test_the_result_of_compress_is_the_payload_of_its_event() -> None:
     memory = manager(auto_compress=False)
-    for _ in range(20):
-        memory.add_user_message("s", "abc " * 100)
+    for number in range(20):
+        memory.add_user_message("s", f"{number} " + "abc " * 99)
     heard = Heard(memory, events.compressed)
     result = memory.compress("s", target_tokens=800)
     assert heard.events == [result]

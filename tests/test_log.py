@@ -20,8 +20,13 @@ from tests.oracle import Oracle
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def manager(**settings: Any) -> MemoryManager:
-    return MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False, **settings))
+def manager(summarizer: Any = None, **settings: Any) -> MemoryManager:
+    config = MemoryConfig(auto_compress=False, **settings)
+    return MemoryManager(counter="chars4", config=config, summarizer=summarizer)
+
+
+def told(prompt: str) -> str:
+    return "They talked."
 
 
 def fill(memory: MemoryManager, entries: int = 20) -> list[str]:
@@ -99,7 +104,7 @@ def test_compression_is_undone_only_once() -> None:
 
 
 def test_pinned_replacement_refuses_the_undo() -> None:
-    memory = manager()
+    memory = manager(told)
     fill(memory)
     name = compress(memory)
     [summary] = memory.get_summaries("s")
@@ -140,12 +145,21 @@ def test_second_undo_error_names_the_newest_compression() -> None:
 
 
 def test_undo_of_a_summary_id_names_its_compression() -> None:
-    memory = manager()
+    memory = manager(told)
     fill(memory)
     name = compress(memory)
     [summary] = memory.get_summaries("s")
     with pytest.raises(EntryNotFound, match=f"a compression made: undo that one, {name}"):
         memory.undo_compression("s", summary.id)
+
+
+def test_undo_of_an_outline_id_undoes_its_compression() -> None:
+    memory = manager()
+    ids = fill(memory)
+    name = compress(memory)
+    [outline] = memory.get_summaries("s")
+    assert memory.undo_compression("s", outline.id) == name
+    assert active(memory) == ids
 
 
 def test_failed_undo_changes_nothing() -> None:
@@ -162,7 +176,7 @@ def test_failed_undo_changes_nothing() -> None:
 
 
 def test_undo_restores_a_folded_summary() -> None:
-    memory = manager()
+    memory = manager(told)
     fill(memory)
     compress(memory)
     [first] = memory.get_summaries("s")
@@ -171,6 +185,20 @@ def test_undo_restores_a_folded_summary() -> None:
     assert memory.get_summaries("s") != [first]
     memory.undo_compression("s", outer)
     assert memory.get_summaries("s") == [first]
+
+
+def test_undo_restores_the_outline_before() -> None:
+    memory = manager()
+    fill(memory)
+    compress(memory)
+    [first] = memory.get_summaries("s")
+    fill(memory)
+    outer = compress(memory)
+    [second] = memory.get_summaries("s")
+    assert (second.id, second.content) != (first.id, first.content)
+    memory.undo_compression("s", outer)
+    [again] = memory.get_summaries("s")
+    assert msgspec.structs.replace(again, created_at=first.created_at) == first
 
 
 @settings(max_examples=examples(60))
@@ -259,12 +287,13 @@ def undo_in_order(memory: MemoryManager, made: list[str], wanted: str) -> None:
 # ---------------------------------------------------------------- replacements
 
 
-def test_originals_are_found_through_any_depth_of_summaries() -> None:
-    memory = manager()
+@pytest.mark.parametrize("summarizer", [None, told])
+def test_originals_are_found_through_any_depth_of_summaries(summarizer: Any) -> None:
+    memory = manager(summarizer)
     for _ in range(3):
         fill(memory)
-        compress(memory)
-    [summary] = memory.get_summaries("s")
+        memory.compress("s")  # without a target, so that nothing is clipped
+    summary, *_ = memory.get_summaries("s")
     hidden = [entry for entry in memory.get_entries("s") if entry.compressed]
     assert summary.original_entry_ids == tuple(entry.id for entry in hidden)
     assert {entry.summary_id for entry in hidden} == {summary.id}
@@ -296,7 +325,7 @@ def test_dropped_entry_is_compressed_without_a_summary() -> None:
 
 
 def test_folded_summary_can_be_read() -> None:
-    memory = manager()
+    memory = manager(told)
     fill(memory)
     compress(memory)
     [first] = memory.get_summaries("s")
@@ -305,6 +334,18 @@ def test_folded_summary_can_be_read() -> None:
     [second] = memory.get_summaries("s")
     old = memory.get_entry("s", first.id)
     assert (old.text, old.compressed, old.summary_id) == (first.content, True, second.id)
+
+
+def test_earlier_outline_can_be_read_by_its_compression() -> None:
+    memory = manager()
+    fill(memory)
+    name = compress(memory)
+    [first] = memory.get_summaries("s")
+    fill(memory)
+    compress(memory)
+    assert memory.get_summaries("s") != [first]
+    assert first.id == name
+    assert memory.get_entry("s", name).text == first.content
 
 
 def test_one_summary_represents_both_sides_of_a_pinned_entry() -> None:

@@ -56,6 +56,14 @@ def fill(memory: Any, entries: int, tokens: int, session: str = "s") -> list[Ent
     return [verbs[n % 2](session, words(tokens)) for n in range(entries)]
 
 
+def talk(memory: Any, entries: int, tokens: int) -> None:
+    """Add messages of so many tokens, each of which says something else, so that there is an outline."""
+    verbs = (memory.add_user_message, memory.add_assistant_message)
+    for n in range(entries):
+        text = f"part {n} of the build was looked at, and " * tokens
+        verbs[n % 2]("s", text[: 4 * tokens])
+
+
 class Heard:
     """Collect the events of one sender, in order."""
 
@@ -147,7 +155,7 @@ def test_compression_begins_above_50_000_tokens() -> None:
 def test_at_100_entries_nothing_happens_and_one_above_compresses() -> None:
     memory = manager()
     heard = Heard(events.compressed, memory)
-    fill(memory, 100, 20)
+    talk(memory, 100, 20)
     assert heard.events == []
     memory.add_user_message("s", words(20))
     [event] = heard.events
@@ -187,8 +195,8 @@ def test_recent_window_is_obeyed_at_its_exact_edge(kept: int) -> None:
     memory = manager(recent_window=kept, auto_compress=False, state_ratio=0)
     added = fill(memory, 20, 100)
     stay = max(kept, 2)  # the newest exchange and the newest user message always stay
-    # Low water for exactly the recent ones and a summary; one more entry would exceed it.
-    memory.compress("s", target_tokens=125 * stay + 120)
+    # Low water for exactly the recent ones; one more entry would exceed it.
+    memory.compress("s", target_tokens=100 * stay + 60)
     active = memory.get_active_entries("s")
     assert [entry for entry in active if entry in added] == added[-stay:]
 
@@ -215,7 +223,7 @@ def test_at_least_five_old_entries_are_summarised() -> None:
     memory = manager(auto_compress=False)
     fill(memory, 3, 10_000)
     fill(memory, 30, 500)
-    assert methods(memory.compress("s")) == {"digest"}
+    assert methods(memory.compress("s")) == {"outline"}
 
 
 def test_min_entries_to_compress_moves_that_edge() -> None:
@@ -240,11 +248,17 @@ def test_what_is_compressed_already_is_not_compressed_again() -> None:
 # ---------------------------------------------------------------- the summary
 
 
-@pytest.mark.parametrize("summarizer", [None, lambda prompt: "They spoke of the build."])
-def test_a_summary_is_at_most_three_tenths_of_what_it_replaces(summarizer: Any) -> None:
-    memory = manager(summarizer)
-    fill(memory, 101, 40)
-    [summary] = memory.get_summaries("s")
+@pytest.mark.parametrize(
+    ("summarizer", "limits"),
+    [(None, {"max_tokens": 4_000}), (lambda prompt: "They spoke of the build.", {})],
+    ids=["outline", "summary"],
+)
+def test_a_summary_is_at_most_three_tenths_of_what_it_replaces(
+    summarizer: Any, limits: dict[str, int]
+) -> None:
+    memory = manager(summarizer, **limits)
+    talk(memory, 101, 40)
+    summary = memory.get_summaries("s")[0]
     assert 0 < summary.token_count <= 0.3 * summary.original_token_count
 
 
@@ -268,7 +282,7 @@ def test_default_prompt_has_five_points_and_the_conversation() -> None:
     memory.add_user_message("s", "Why is the frobnicator red? " + words(50))
     fill(memory, 100, 20)
     [prompt] = prompts
-    for point in ("key topics", "decisions", "tools used", "errors", "needed to continue"):
+    for point in ("key topics", "decisions", "tools used", "errors", "what comes next"):
         assert point in prompt
     assert "User: Why is the frobnicator red?" in prompt
 
@@ -330,7 +344,7 @@ def test_update_config_changes_the_manager_from_then_on() -> None:
 
 def test_an_exported_session_can_be_kept_as_text_and_restored() -> None:
     memory = manager()
-    fill(memory, 101, 20)
+    talk(memory, 101, 20)
     state = memory.export_session("s")
     assert (len(state.entries), len(state.summaries)) == (101, 1)
     restored = manager()
@@ -471,7 +485,7 @@ def test_hole_3_summaries_fold_into_one_and_never_pile_up() -> None:
 
 def test_hole_4_summary_is_an_entry() -> None:
     memory = manager()
-    fill(memory, 101, 20)
+    talk(memory, 101, 20)
     [summary] = memory.get_summaries("s")
     [entry] = [one for one in memory.get_active_entries("s") if one.type == "summary"]
     assert (summary.id, summary.content) == (entry.id, entry.text)
@@ -594,11 +608,11 @@ def test_hole_9_failing_callback_falls_back_with_an_event(answer: Any) -> None:
     memory = manager(summarize)
     failed = Heard(events.compression_failed, memory)
     compressed = Heard(events.compressed, memory)
-    fill(memory, 101, 20)
+    talk(memory, 101, 20)
     [event] = failed.events
     assert event.reason
-    assert event.fallback == "digest"
-    assert methods(compressed.events[0]) == {"digest"}
+    assert event.fallback == "outline"
+    assert methods(compressed.events[0]) == {"outline"}
     [summary] = memory.get_summaries("s")
     assert summary.token_count > 0
 
@@ -679,7 +693,7 @@ def test_hole_12_receivers_hear_after_the_commit_in_log_order() -> None:
         events.entry_added.connected_to(on_added, sender=memory),
         events.compressed.connected_to(on_compressed, sender=memory),
     ):
-        fill(memory, 12, 50)
+        talk(memory, 12, 50)
     expected = ["added"] * 11 + ["compressed", "added"]
     assert order == [(name, True) for name in expected]
 

@@ -149,7 +149,7 @@ def test_summarizer_is_called_by_name(install: Install, how: str) -> None:
         memory.update_config(summarizer="acme:big")
     for number in range(101):
         memory.add_user_message("s", f"{number} " + "abc " * 20)
-    [summary] = memory.get_summaries("s")
+    summary, _outline = memory.get_summaries("s")
     count = len(summary.original_entry_ids)
     assert summary.content == f"acme summary of {count} entries"
 

@@ -158,7 +158,7 @@ def test_replacements_are_returned_by_their_addresses(memory: MemoryManager) -> 
 @pytest.mark.parametrize(
     ("strategy", "words"),
     [
-        (("summarise",), "summarized as #33.1"),
+        (("summarise",), "summarized as #33"),
         ((clear_tool_results,), "cleared as #33.1"),
         ((fold_repeats,), "folded as #33.1"),
         ((drop_oldest,), "dropped"),
@@ -615,14 +615,18 @@ def test_repeated_read_names_the_tool() -> None:
     del tool
 
 
+def clipped_text(memory: MemoryManager) -> str:
+    return next(entry.text for entry in memory.get_active_entries(S) if entry.type == "context")
+
+
 def test_clip_with_the_tool_is_clipped_again() -> None:
     memory = manager(strategy=(clip_rest,), max_tokens=2_000)
     tool = memory.recall_tool(S)
     memory.add_context(S, "word " * 3_000, source="a.md")
-    first = memory.get_active_entries(S)[0].text
+    first = clipped_text(memory)
     for number in range(6):
         memory.add_user_message(S, f"{number} " * 400)
-    again = memory.get_active_entries(S)[0].text
+    again = clipped_text(memory)
     for text in (first, again):
         assert text.count("[memman cut ") == 1
         assert text.count("the original is entry #2; recall #2 returns it]") == 1
@@ -749,8 +753,8 @@ def test_recalled_text_is_not_new_material() -> None:
         state = block(memory, S)
         own = {entry.id for entry in memory.get_entries(S) if entry.name == "recall"}
         assert state is None or own.isdisjoint(state.sources)
-        digests = "".join(summary.content for summary in memory.get_summaries(S))
-        assert "recall" not in digests
+        written = "".join(summary.content for summary in memory.get_summaries(S))
+        assert "recall" not in written
         if number == 20:
             memory.set_summarize_callback(lambda text: requests.append(text) or "They read files.")
     assert state is not None
@@ -785,26 +789,26 @@ class Loop:
                 self.question(turn - 100)
 
     def read(self, turn: int) -> None:
-        text = f"# module {turn}\nkey_{turn} = '{value_of(turn)}'\n{LINES}"
+        text = f"# module {turn}\nkey_{turn:03} = '{value_of(turn)}'\n{LINES}"
         arguments = {"path": f"src/part{turn}.py"}
         self.memory.add_tool_call(S, "read_file", arguments, call_id=f"f{turn}")
         result = self.memory.add_tool_result(S, "read_file", text, call_id=f"f{turn}")
         self.addresses[turn] = result.address
 
     def question(self, turn: int) -> None:
-        self.memory.add_user_message(S, f"What was key_{turn} in src/part{turn}.py?")
+        self.memory.add_user_message(S, f"What was key_{turn:03} in src/part{turn}.py?")
         self.answers[turn] = self.found(turn) or "I do not know."
         self.memory.add_assistant_message(S, self.answers[turn])
 
     def found(self, turn: int) -> str | None:
-        queries = (f"key_{turn}", f"src/part{turn}.py", self.addresses[turn])
+        queries = (f"key_{turn:03}", f"src/part{turn}.py", self.addresses[turn])
         query, page = queries[turn % 3], 1
         while True:
             tools = [self.tool.anthropic] if self.tool else None
             context = self.memory.build_context(S, format=self.form, tools=tools)
             assert context.tokens.tokens <= 4_000
             assert check(context.messages, self.form, system=context.system) == []
-            known = re.search(rf"\bkey_{turn} = '(\w+)'", text_of(context))
+            known = re.search(rf"\bkey_{turn:03} = '(\w+)'", text_of(context))
             if known or self.tool is None or page > 3:
                 return known and known[1]
             self.calls += 1

@@ -473,7 +473,7 @@ def test_r11_each_text_is_counted_once():
         memory.get_stats(S)
     texts = [text for text in counted if text.startswith("n")]
     assert len(texts) == len(set(texts)) == 400
-    assert len(counted) <= 400 * 1.1
+    assert len(counted) <= 400 * 1.2  # with the outlines
     fresh = MemoryManager(counter=words)
     fresh.import_session(memory.export_session(S))
 
@@ -723,7 +723,8 @@ def setting_max_entry_ratio() -> None:
 def setting_state_ratio() -> None:
     blocks = []
     for ratio in (0, 0.05, 0.3):
-        memory = manager(max_tokens=2_000, state_ratio=ratio)
+        scripted = ScriptedSummarizer("short")
+        memory = manager(scripted, max_tokens=2_000, state_ratio=ratio, counter="chars4")
         for number in range(500):
             memory.add_tool_call(S, "read", {"path": f"src/{number}.py"}, call_id=f"c{number}")
             memory.add_tool_result(S, "read", "word " * 20, call_id=f"c{number}")
@@ -797,9 +798,9 @@ def setting_strategy() -> None:
     fill(memory, 20)
     result = memory.compress(S, target_tokens=10)
     assert {item.method for item in result.replacements} <= {"clip"}
-    memory = manager(recent_window=0)
-    fill(memory, 20)
-    assert {item.method for item in memory.compress(S).replacements} == {"digest"}
+    memory = manager(recent_window=0, max_tokens=2_000)
+    fill(memory, 80)
+    assert {item.method for item in memory.compress(S).replacements} == {"outline"}
 
 
 def setting_count_policy() -> None:
@@ -859,7 +860,7 @@ def setting_summarizer() -> None:
 
 def setting_summarizer_window() -> None:
     calls = []
-    for window in (None, 1_000):
+    for window in (None, 2_000):
         scripted = ScriptedSummarizer("short")
         memory = manager(scripted, summarizer_window=window, max_tokens=4_000)
         fill(memory, 300, compress=False)

@@ -158,17 +158,17 @@ def test_state_block_has_who_said_it() -> None:
     fill(memory)
     state = block(memory, "s")
     assert state is not None
-    assert "#3: Ann: I am vegetarian." in state.text
-    assert "#4: Bob: I eat only fish." in state.text
+    assert "#3 user Ann: I am vegetarian." in state.text
+    assert "#4 user Bob: I eat only fish." in state.text
 
 
-def test_digest_lines_have_who_said_them() -> None:
+def test_outline_lines_have_who_said_them() -> None:
     memory = manager(tokens=2_500, state=0)
     memory.add_messages("s", CHAT, "openai-chat")
     fill(memory)
     sent = request(memory, "anthropic")
-    assert "(user) Ann: I am vegetarian." in sent
-    assert "(assistant) chef: Then I cook dal and trout." in sent
+    assert "user Ann: I am vegetarian." in sent
+    assert "assistant chef: Then I cook dal and trout." in sent
 
 
 @pytest.mark.parametrize("state", [0, 0.3])

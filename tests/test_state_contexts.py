@@ -44,11 +44,11 @@ def test_block_is_a_delimited_message_behind_the_summary(life: Life, form: str) 
     nonce = text.split("[end of memman summary, ")[1].split("]")[0]
     state = block(life.memory)
     assert state is not None
-    head, end = text.index("[memman state, "), text.index(f"[end of memman state, {nonce}]")
+    head, end = text.index("[memman outline, "), text.index(f"[end of memman outline, {nonce}]")
     assert (
         text.index("[end of memman summary, ") < head < text.index(state.text.splitlines()[0]) < end
     )
-    assert text.count("[memman state, ") == 1
+    assert text.count("[memman outline, ") == 1
 
 
 def test_tokens_of_the_block_are_counted(life: Life) -> None:

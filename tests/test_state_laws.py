@@ -26,7 +26,7 @@ SUMMARIZING = ("default", "summary", "summary_buffer")
 # ---------------------------------------------------------------- the user's messages
 
 
-@pytest.mark.parametrize("summarizer", [None, vague], ids=["digest", "llm"])
+@pytest.mark.parametrize("summarizer", [None, vague], ids=["outline", "llm"])
 @pytest.mark.parametrize("budget", [1_500, 4_000, 16_000])
 @pytest.mark.parametrize("strategy", SUMMARIZING)
 def test_context_has_every_small_user_message(strategy: str, budget: int, summarizer: Any) -> None:
@@ -146,7 +146,7 @@ def take(life: Life, step: str, budget: int) -> None:
 # ---------------------------------------------------------------- the values
 
 
-@pytest.mark.parametrize("summarizer", [None, vague], ids=["digest", "llm"])
+@pytest.mark.parametrize("summarizer", [None, vague], ids=["outline", "llm"])
 @pytest.mark.parametrize("strategy", SUMMARIZING)
 def test_value_stays_unless_newer_ones_fill_the_block(strategy: str, summarizer: Any) -> None:
     """While the values of all calls fit the block, each is in every context."""
@@ -199,7 +199,7 @@ def test_preset_without_summaries_has_no_block(strategy: str) -> None:
 
 
 def test_log_without_states_still_loads() -> None:
-    with Life(InFile(), max_tokens=2_000, state_ratio=0) as life:
+    with Life(InFile(), max_tokens=2_000, strategy="window(20)") as life:
         life.say(MESSAGES[0])
         life.work(40)
         assert block(life.memory) is None
@@ -211,8 +211,9 @@ def test_log_without_states_still_loads() -> None:
         assert [item.entry.id for item in window.items] == [
             entry.id for entry in life.memory.get_active_entries("s")
         ]
-        life.config = life.config.updated({"state_ratio": 0.1})
+        life.config = life.config.updated({"strategy": "default"})
         life.restart()
+        life.memory.update_config("s", strategy="default")
         life.say("Go on.")
         life.work(40)
         assert block(life.memory) is not None

@@ -180,7 +180,7 @@ def test_anthropic_marks_system_compressed_part_and_two_ends() -> None:
     assert context.system == [{"type": "text", "text": SYSTEM, "cache_control": MARK}]
     assert context.tools == TOOLS["anthropic"]
     lead, previous, last = marked(context.messages)
-    assert context.messages[lead[0]]["content"][lead[1]]["text"].startswith("[memman s")
+    assert context.messages[lead[0]]["content"][lead[1]]["text"].startswith("[memman outline")
     assert last == (len(context) - 1, 0)
     assert previous[0] == len(context) - 3
     memory.close()

@@ -106,7 +106,7 @@ def test_sources_are_in_what_a_summarizer_reads(form):
 
 
 @pytest.mark.parametrize("form", CITED)
-def test_digest_keeps_a_statement_and_its_sources_together(form):
+def test_outline_keeps_a_statement_and_its_sources_together(form):
     memory = MemoryManager(format=form, config=MemoryConfig(max_tokens=4_000))
     memory.add_user_message("s", "How is Acme?")
     memory.add_messages("s", [CITED[form]], form)

@@ -122,16 +122,17 @@ def test_joined_messages_are_altered() -> None:
 
 
 def test_replacements_are_named_by_their_own_ids() -> None:
-    memory = manager(max_tokens=300)
+    memory = manager(max_tokens=1_500)
     memory.add_messages(
-        "s", [{"role": "user", "content": f"question {n} " * 20} for n in range(30)]
+        "s", [{"role": "user", "content": f"question {n} " * 20} for n in range(90)]
     )
     context = memory.build_context("s")
-    summary, *rest = context.sources
-    active = memory.get_active_entries("s")
+    outline, *rest = context.sources
+    summary, *active = memory.get_active_entries("s")
+    assert summary.type == "summary"
     assert list(context.entries) == active
-    assert summary.entries == (active[0].id,)
-    assert not summary.unaltered
+    assert outline.entries == ()  # it is of many entries
+    assert not outline.unaltered
     assert all(source.unaltered for source in rest)
 
 

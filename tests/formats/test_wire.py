@@ -172,6 +172,7 @@ def test_open_call_stays_as_it_was_without_placeholders(form, kind):
 
 @pytest.mark.parametrize(("form", "kind"), TYPES)
 def test_requests_of_a_type_have_no_half_pair(form, kind):
+    compressed = False
     for tokens in (900, 2_500):
         memory = memory_of(tokens)
         requests = play(memory, form, kind, 16)
@@ -180,7 +181,8 @@ def test_requests_of_a_type_have_no_half_pair(form, kind):
         open_calls = [n for n, request in enumerate(requests) if halves(form, request)]
         assert open_calls == []
         assert [fault for request in requests for fault in check(request, form)] == []
-        assert any(entry.compressed for entry in memory.get_entries("s"))
+        compressed |= any(entry.compressed for entry in memory.get_entries("s"))
+    assert compressed
 
 
 @pytest.mark.parametrize(("form", "kind"), PAIRS)

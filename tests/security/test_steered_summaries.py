@@ -44,15 +44,18 @@ def test_order_in_the_conversation_stays_a_quote(provider: Provider) -> None:
     assert quoted.rstrip().endswith(ENDS[0])
     assert instruction.count(ENDS[0]) == 1
     assert not [end for end in ENDS[1:] if end in instruction]
+    ours, _, kept = ours.partition("\n[memman kept]\n")
     quotes = [line for line in ours.splitlines() if ORDER in line]
     assert all('begins with "' in line for line in quotes)
-    assert not any(line.startswith(ORDER) for line in ours.splitlines())
-    assert summaries == {REPLY}
+    assert not any(line.startswith(ORDER) for line in (*ours.splitlines(), *kept.splitlines()))
+    assert kept.count("[end of memman kept]") == 1
+    assert REPLY in summaries
+    assert not any(line.startswith(ORDER) for text in summaries for line in text.splitlines())
 
 
 @each_provider
 def test_steered_call_of_a_tool_changes_nothing(provider: Provider) -> None:
-    """Both calls come to nothing, so the digest takes their place."""
+    """Both calls come to nothing, so the outline takes their place."""
     with serving(provider) as server, agent_of(provider, server.url) as memory:
         work(memory)
         answered(memory, provider, server.url, FORGED)
@@ -60,7 +63,7 @@ def test_steered_call_of_a_tool_changes_nothing(provider: Provider) -> None:
         result = memory.compress(S, target_tokens=8_000, summarize=True)
         methods = {item.method for item in result.replacements}
     assert "summary" not in methods
-    assert "digest" in methods
+    assert "outline" in methods
     continued, *ordinary = server.bodies[1:]
     assert provider.tools_of(continued)
     assert ordinary

@@ -91,7 +91,7 @@ def test_foreign_summarizer_gets_no_request(requests: list[str], how: str) -> No
     taken(memory, foreign(**SUMMARIZING), how)
     for number in range(8):
         memory.add_user_message("shared", f"the password is hunter2-{number} " + "word " * 60)
-    assert memory.get_summaries("shared")  # the limit below ours holds, and the digest wrote it
+    assert memory.get_stats("shared").compressed_entries  # the limit below ours holds
     assert requests == []
 
 
@@ -106,7 +106,7 @@ def test_trusted_summarizer_gets_requests(requests: list[str]) -> None:
 @HOW
 def test_foreign_count_policy_gets_no_request(requests: list[str], how: str) -> None:
     document = foreign(max_tokens=900, model="claude-sonnet-4-5", count_policy="confirm")
-    memory = MemoryManager(summarizer="digest")
+    memory = MemoryManager(summarizer="outline")
     taken(memory, document, how)
     for number in range(8):
         memory.add_user_message("shared", f"private {number} " + "word " * 70)
@@ -152,7 +152,7 @@ def test_program_in_foreign_settings_is_not_run(tmp_path: Path) -> None:
     memory.import_session(state)
     for number in range(8):
         memory.add_user_message("shared", f"{number} " + "word " * 60)
-    assert memory.get_summaries("shared")
+    assert memory.get_stats("shared").compressed_entries
     assert not list(tmp_path.iterdir())
     with pytest.raises(StateError):
         MemoryManager().import_session(state, trust_settings=True)
