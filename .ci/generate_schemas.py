@@ -25,6 +25,7 @@ from memman.records import Record
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _NULL: Final = {"type": "null"}
+_ZONED: Final = Annotated[datetime, msgspec.Meta(tz=True)]
 ANSWERS: Final[dict[str, tuple[type[answers.Answer], ...]]] = {
     "demo": (answers.DemoAnswer,),
     "import": (
@@ -96,8 +97,8 @@ def _twin(kind: Any) -> Any:
     """Return the type with `msgspec.Raw` as any value: msgspec makes no schema of its defaults."""
     if kind is msgspec.Raw:
         return Any
-    if kind is datetime:
-        return Annotated[datetime, msgspec.Meta(tz=True)]  # all of ours have a zone
+    if kind in (datetime, _ZONED):
+        return _ZONED  # all of ours have a zone
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _struct(kind)
     arguments = tuple(_twin(each) for each in typing.get_args(kind))

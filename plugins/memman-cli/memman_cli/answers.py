@@ -67,7 +67,7 @@ class ShowAnswer(Answer, frozen=True, kw_only=True, tag="show"):
 
 
 class BlockAnswer(Answer, frozen=True, kw_only=True, tag="show"):
-    """`memman show --state`: the state block, null without one."""
+    """`memman show --outline`: the outline, null without one."""
 
     session_id: str
     state: StateBlock | None

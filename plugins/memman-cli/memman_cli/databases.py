@@ -17,7 +17,7 @@ from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
 from memman.protocols import Store
 from memman.stores import MemoryStore, open_store, without_password
-from memman.summarizers import DIGEST
+from memman.summarizers import OUTLINE
 from memman_cli.errors import UnreadableError, UnusableError
 from memman_cli.files import STDIN, cannot_read, is_database
 from memman_cli.options import chosen_session
@@ -54,7 +54,7 @@ def quiet_manager(store: Store | None = None, model: str | None = None) -> Memor
     `model` selects the token counter.
     """
     config = MemoryConfig(auto_compress=False, model=model)
-    return MemoryManager(store, config=config, summarizer=DIGEST)
+    return MemoryManager(store, config=config, summarizer=OUTLINE)
 
 
 def copied(take: Callable[[MemoryManager], str]) -> tuple[MemoryManager, Store, str]:

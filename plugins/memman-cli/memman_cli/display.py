@@ -35,11 +35,11 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "tool_result": ("r", "yellow"),
     "context": ("x", "magenta"),
     "summary": ("s", "green"),
-    "state": ("b", "bright_cyan"),
+    "state": ("o", "bright_cyan"),
     "framing": ("f", "bright_black"),
     "free": (".", "bright_black"),
 }
-_HINTS = {"state": "the state block", "framing": "sent around the entries, or reserved"}
+_HINTS = {"state": "of what left the window", "framing": "sent around the entries, or reserved"}
 
 
 # ---------------------------------------------------------------- the console
@@ -285,7 +285,8 @@ def _usage_line(name: str, tokens: int, whole: int, colours: bool, hints: bool) 
     letter, style = _LOOKS.get(name, ("?", "white"))
     square = "□" if name == "free" else "■"
     line = Text("  ").append(square if colours else letter, style)
-    line.append(f" {name:<12}{tokens:>9,}  {percent(tokens, whole):>7}", "" if tokens else "dim")
+    said = "outline" if name == "state" else name
+    line.append(f" {said:<12}{tokens:>9,}  {percent(tokens, whole):>7}", "" if tokens else "dim")
     if hints and name in _HINTS:
         line.append(f"   {_HINTS[name]}", "dim")
     return line

@@ -136,7 +136,7 @@ summarizer = click.option(
     envvar="MEMMAN_SUMMARIZER",
     callback=_name,
     show_envvar=True,
-    help='The summarizer: "anthropic:MODEL" or "cmd:PROGRAM ARGS"; without it, digests.',
+    help='The summarizer: "anthropic:MODEL" or "cmd:PROGRAM ARGS"; without it, the outline alone.',
 )
 strict = click.option(
     "--strict",

@@ -69,6 +69,12 @@ class Session:
         """The window's entries by id."""
         return {entry.id: entry for entry in self.memory.get_active_entries(self.id)}
 
+    @cached_property
+    def outline(self) -> str | None:
+        """The id of its outline."""
+        item = self.history.history.state.window.outline
+        return item.entry.id if item else None
+
     @property
     def history(self) -> LogHistory:
         """The current history of its entries and compressions."""

@@ -56,11 +56,11 @@ def _remnant(each: Remnant) -> str:
     if each.where == "text":
         return f"{each.address} {each.type} has it"
     if not each.values:
-        return f"kept in the state block since #{each.since}"
+        return f"kept in the outline since #{each.since}"
     kept = [first_line(value, _LINE) for value in each.values[:MOST_SHOWN]]
     more = len(each.values) - len(kept)
     rest = f" and {more:,} more" if more else ""
-    return f"the state block keeps {', '.join(map(harmless, kept))}{rest}"
+    return f"the outline keeps {', '.join(map(harmless, kept))}{rest}"
 
 
 def excerpt_of(found: Found) -> str:
@@ -100,10 +100,11 @@ def _replacement_lines(found: Found, statuses: dict[str, CompressionStatus]) -> 
         return [f"{first.reason}, by record #{first.seq}, {first.at:%Y-%m-%d %H:%M}"]
     again = len(found.replaced_by) - 1
     times = f"replaced again {plural(again, 'time')}; " if again else ""
+    outline = "the outline " if found.status.shown_by in statuses else ""
     change = f"{first.tokens_before:,} -> {first.tokens_after:,} tokens ({first.reason})"
     return [
         f"{found.method} by compression #{first.seq}, {first.at:%Y-%m-%d %H:%M}: {change}",
-        f"{times}{found.status.shown_address or 'nothing'} replaces it in the window",
+        f"{times}{outline}{found.status.shown_address or 'nothing'} replaces it in the window",
     ]
 
 

@@ -50,7 +50,7 @@ def test_dry_run_has_every_entry_and_writes_nothing(command, session):
 
 def test_dry_run_is_a_table(command, session):
     result = command("compress", session, "--budget", "4k", "--dry-run")
-    assert "digest" in result.stdout
+    assert "outline" in result.stdout
     assert "nothing was changed" in result.stderr
 
 
@@ -205,7 +205,7 @@ def test_answer_has_the_cost(command, session, tmp_path):
     assert document["result"]["cost"]["calls"] >= 1
 
 
-def test_failed_summarizer_is_noted_and_a_digest_is_used(command, session, tmp_path):
+def test_failed_summarizer_is_noted_and_the_outline_is_used(command, session, tmp_path):
     out = tmp_path / "o.json"
     arguments = ("compress", session, "--budget", "2k", "-o", out, "--summarizer", "cmd:false")
     done = command(*arguments)
@@ -213,7 +213,7 @@ def test_failed_summarizer_is_noted_and_a_digest_is_used(command, session, tmp_p
     failed, compressed = done.stderr.splitlines()
     assert failed.startswith("no summary: ")
     assert "false ended with status 1" in failed
-    assert "by digest" in compressed
+    assert "by outline" in compressed
     assert summaries(out)
 
 
@@ -237,7 +237,7 @@ def test_unknown_summarizer_is_refused_before_writing(command, session, tmp_path
 @pytest.mark.parametrize("named", ["acme:not-installed", "cmd:touch ran"])
 def test_summarizer_named_by_a_document_is_not_used(command, session, tmp_path, named, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    memory = MemoryManager(config=MemoryConfig(auto_compress=False), summarizer="digest")
+    memory = MemoryManager(config=MemoryConfig(auto_compress=False), summarizer="outline")
     name = memory.import_session(SessionState.from_json(session.read_bytes()))
     memory.update_config(name, summarizer=named)
     session.write_text(memory.export_session(name).to_json())
@@ -269,12 +269,12 @@ def test_failed_strict_compression_changes_nothing(command, session, tmp_path):
     database = tmp_path / "chat.db"
     assert command("import", session, "--into", database).exit_code == 0
     before = json.loads(command("show", database, "--active", "--json").stdout)
-    options = ["--target", "1k", "--summarizer", BROKEN, "--strict", "--in-place"]
+    options = ["--budget", "2k", "--summarizer", BROKEN, "--strict", "--in-place"]
     assert command("compress", database, *options).exit_code == 4
     assert json.loads(command("show", database, "--active", "--json").stdout) == before
 
 
-def test_strict_compression_accepts_configured_digests(command, session, tmp_path):
+def test_strict_compression_refuses_a_configured_fallback(command, session, tmp_path):
     """The session's own `on_failure` does not hide a failure."""
     memory = MemoryManager()
     session_id = memory.import_session(SessionState.from_json(session.read_bytes()))

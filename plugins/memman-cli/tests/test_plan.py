@@ -34,7 +34,7 @@ def test_compress_follows_the_plan(command, demo_file, tmp_path):
 
 def test_plan_is_a_table(command, demo_file):
     result = command("plan", demo_file, "--budget", "4k")
-    assert "digest" in result.stdout
+    assert "outline" in result.stdout
     assert "nothing was changed" in result.stderr
 
 

@@ -40,7 +40,7 @@ LINES = [
     (answers.StatsAnswer, "stats small.json"),
     (answers.ShowAnswer, "show small.json --active"),
     (answers.EntryAnswer, "show s.json --entry 2"),
-    (answers.BlockAnswer, "show small.json --state"),
+    (answers.BlockAnswer, "show small.json --outline"),
     (answers.SearchAnswer, "search small.json ORD-8841 --budget 2k"),
     (answers.SearchAnswer, "search chat.db hello"),
     (answers.CompressAnswer, "compress s.json --budget 1k -o smaller.json"),

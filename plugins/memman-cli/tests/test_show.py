@@ -16,7 +16,7 @@ def rows(result):
 def test_every_entry_is_listed_with_its_state(command, demo_file):
     result = command("show", demo_file)
     assert (result.exit_code, len(rows(result))) == (0, 337)
-    assert "in summary #" in result.stdout
+    assert "in outline #" in result.stdout
     assert "pinned" in rows(result)[0]
     assert "337 of 337 entries" in result.stderr
 
@@ -24,29 +24,32 @@ def test_every_entry_is_listed_with_its_state(command, demo_file):
 def test_active_lists_the_window(command, demo_file):
     listed = rows(command("show", demo_file, "--active"))
     assert any("summary" in line for line in listed)
-    assert not any("in summary" in line for line in listed)
+    assert not any("in outline" in line for line in listed)
 
 
-def test_active_has_a_row_for_the_state_block(command, demo_file):
+def test_active_has_one_row_for_the_outline(command, demo_file):
     listed = rows(command("show", demo_file, "--active"))
-    [place] = [at for at, line in enumerate(listed) if line.split()[1] == "state"]
-    assert listed[place - 1].split()[1] == "summary"
-    filtered = rows(command("show", demo_file, "--active", "--type", "summary"))
-    assert all(line.split()[1] == "summary" for line in filtered)
+    [place] = [at for at, line in enumerate(listed) if line.split()[1:3] == ["summary", "outline"]]
+    assert "pinned" in listed[place - 1]
+    [only] = rows(command("show", demo_file, "--active", "--type", "summary"))
+    assert only.split()[:4] == listed[place].split()[:4]
 
 
-def test_state_prints_the_text_of_the_block(command, demo_file):
-    result = command("show", demo_file, "--state")
+def test_outline_is_printed_and_is_the_entry_at_its_address(command, demo_file):
+    result = command("show", demo_file, "--outline")
     assert "Never tag and never push" in result.stdout
-    assert "state block of #" in result.stderr
-    block = json.loads(command("show", demo_file, "--state", "--json").stdout)["state"]
+    assert "outline of #" in result.stderr
+    block = json.loads(command("show", demo_file, "--outline", "--json").stdout)["state"]
     assert result.stdout == f"{block['text']}\n"
+    entry = command("show", demo_file, "--entry", block["seq"])
+    assert entry.stdout == result.stdout
+    assert f"#{block['seq']} summary outline, " in entry.stderr
 
 
-def test_missing_state_block_is_a_finding(command, session_file):
-    result = command("show", session_file, "--state")
+def test_missing_outline_is_a_finding(command, session_file):
+    result = command("show", session_file, "--outline")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "has no state block" in result.stderr
+    assert "has no outline" in result.stderr
 
 
 def test_table_has_one_unpadded_line_per_entry(command, demo_file):

@@ -16,8 +16,8 @@ def test_shares_and_totals_are_shown(command, demo_file):
     for shown in ("Context window", "of 8,000 tokens", "message", "framing", "free"):
         assert shown in result.stdout
     assert "337 added" in result.stdout
-    assert re.search(r"b state +[\d,]+ .* the state block", result.stdout)
-    assert re.search(r"state +[\d,]+ tokens, \d+ items, of #\d+", result.stdout)
+    assert re.search(r"o outline +[\d,]+ .* of what left the window", result.stdout)
+    assert re.search(r"outline +#\d+, [\d,]+ tokens", result.stdout)
 
 
 def test_json_has_the_statistics_and_the_usage(command, demo_file):

@@ -43,12 +43,10 @@ def test_forgotten_text_has_its_replacement(command, saved):
     assert "#27.1 replaces it in the window" in result.stdout
 
 
-def test_value_in_the_state_block_has_its_compression(command, saved):
+def test_value_in_the_outline_has_its_compression(command, saved):
     path = saved("It left.", "It left long ago.", state_ratio=0.1)
-    assert (
-        "in the window: kept in the state block since #27\n" in command("why", path, ORDER).stdout
-    )
-    assert f"the state block keeps {ORDER}\n" in command("why", path, "#5").stdout
+    assert "in the window: kept in the outline since #27\n" in command("why", path, ORDER).stdout
+    assert f"the outline keeps {ORDER}\n" in command("why", path, "#5").stdout
 
 
 def test_sent_line_counts_requests(command, saved):

@@ -44,7 +44,7 @@ class Metrics:
             meter,
             "fallbacks",
             "{fallback}",
-            "Substitutes: a digest, an estimate, a trimmed context.",
+            "Substitutes: an outline, an estimate, a trimmed context.",
         )
         self._input = _counter(
             meter,
@@ -84,8 +84,8 @@ class Metrics:
             self._saved.add(max(0, answer.tokens_saved), triggered)
             if answer.cost.dollars:
                 self._add_spend("summaries", answer.cost.dollars, of_model(answer.cost.model))
-            if answer.cost.calls and any(item.method == "digest" for item in answer.replacements):
-                self.add_fallback("digest")
+            if answer.cost.calls and any(item.method == "outline" for item in answer.replacements):
+                self.add_fallback("outline")
 
     def add_usage(self, usage: Usage) -> None:
         """Record the usage of a request."""
@@ -111,7 +111,7 @@ class Metrics:
         self._failures.add(1)
 
     def add_fallback(self, kind: str) -> None:
-        """Record a substitute: a "digest", an "estimate", or a context that was cut, a "trim"."""
+        """Record a substitute: an "outline", an "estimate", or a context that was cut, a "trim"."""
         self._fallbacks.add(1, {"memman.fallback.kind": kind})
 
 

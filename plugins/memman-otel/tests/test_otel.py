@@ -292,7 +292,7 @@ def test_failed_summary_is_an_error_without_its_message(telemetry: Telemetry) ->
     points = telemetry.points()
     assert points["memman.compression.failures"][0].value == 1
     kinds = [point.attributes["memman.fallback.kind"] for point in points["memman.fallbacks"]]
-    assert kinds == ["digest"]
+    assert kinds == ["outline"]
 
 
 def test_failed_store_call_is_an_error(telemetry: Telemetry) -> None:

@@ -61,7 +61,7 @@ def compress(
 ) -> None:
     """Compress the session S, or a log, now.
 
-    Without --summarizer no model is called, even if S names one: summaries are digests, made offline.
+    Without --summarizer no model is called, even if S names one: the summary is the outline, made offline.
     """
     if dry_run and (in_place or output is not None):
         raise UnusableError("--dry-run writes nothing: leave out -o and --in-place")
@@ -147,7 +147,7 @@ def _show_plan(opened: Session, target: int | None, as_json: bool) -> None:
     display.print_table(display.open_console(), headings, rows, spare=("why", "type"))
     known = target is not None or settings.max_tokens is not None
     aim = f" (target {plan.target_tokens:,} tokens)" if known else ""
-    block = f", at most {plan.state_tokens:,} of them a state block," if plan.state_tokens else ""
+    block = f", {plan.state_tokens:,} of them the outline," if plan.state_tokens else ""
     note(
         f"would go from {plan.tokens_before:,} to {plan.tokens_after:,} tokens{block} and from "
         f"{plan.entries_before:,} to {entries_of(plan.entries_after)}{aim}; nothing was changed. "

@@ -43,7 +43,7 @@ _METHODS = {
     "stub": ("1 result cleared", "{} results cleared"),
     "fold": ("1 repeat folded", "{} repeats folded"),
     "summary": ("summary of 1 entry", "summary of {} entries"),
-    "digest": ("digest of 1 entry", "digest of {} entries"),
+    "outline": ("outline of 1 entry", "outline of {} entries"),
     "drop": ("1 entry dropped", "{} entries dropped"),
     "clip": ("1 entry clipped", "{} entries clipped"),
 }

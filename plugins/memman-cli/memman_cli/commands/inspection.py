@@ -44,13 +44,12 @@ from memman_cli.words import entries_of, first_line, plural, speaker
 if TYPE_CHECKING:
     from rich.console import Console
 
-_SUMMARIES = ("summary", "digest")
 _EXCERPT, _LINE = 240, 72  # characters of a single original, and of one of many
 _MOST_LOST, _MOST_LISTED = 6, 12
 _NO_TEXT = "(no text)"
 _PLACES: dict[KeptIn | None, str] = {
     "replacement": "in the replacement",
-    "state": "in the state block",
+    "state": "in the outline",
     "elsewhere": "elsewhere in the window",
     None: "lost",
 }
@@ -115,6 +114,10 @@ def _show_comparison(
     else:
         pairs = [_pair(each, limit) for each in compared.replacements]
         display.print_pairs(console, "original", "replacement", pairs)
+        outline = compared.outline
+        if outline and all(each.entry != outline for each in compared.replacements):
+            head = f"outline {outline.address}, {plural(outline.token_count.tokens, 'token')}"
+            display.print_lines(console, ["", head, outline.text])
         display.print_lines(console, ["", *_balance(compared)])
     if statuses:
         others = [f"#{status.seq}" for status in statuses.values()]
@@ -139,7 +142,7 @@ def _pair(compared: ComparedReplacement, limit: int | None) -> tuple[str, str]:
     entry = compared.entry
     if entry is None:
         return "\n".join(before), "dropped without a replacement"
-    whole = compared.method in _SUMMARIES
+    whole = compared.method in ("summary", "outline")
     text = (entry.text if whole else first_line(entry.text, _EXCERPT)) or _NO_TEXT
     after = f"{compared.method} {entry.address}, {plural(compared.tokens_after, 'token')}"
     return "\n".join(before), f"{after}\n{text}"
@@ -205,7 +208,7 @@ def _show_values(console: Console, compared: Comparison) -> None:
 def why(session: str, text: str, model: str | None, budget: int | None, as_json: bool) -> None:
     """Show what became of TEXT in the session S, or in a log.
 
-    The entries that had it, their replacements, its places in the window and in the state block, and the
+    The entries that had it, their replacements, its places in the window and in the outline, and the
     command that restores it. TEXT may be the address of an entry, such as #12 or #556.2.
     """
     opened = load(session, model, budget)

@@ -92,7 +92,7 @@ def _totals(
         "window": _window(numbers, settings),
         "tokens": f"{numbers.total_tokens:,} added, {numbers.active_tokens:,} in the window",
         "summaries": f"{numbers.summaries:,}{replaced}",
-        "state": "no block" if block is None else _block_line(block),
+        "outline": f"#{block.seq}, {block.tokens:,} tokens" if block else "none",
         "limits": settings.limits,
         "model": model or "not known",
         "counter": counter,
@@ -127,11 +127,6 @@ def _saved(spend: Spend) -> str:
     whole, paid = spend.uncompressed, spend.total
     less = f"{dollars(abs(whole - paid))} {'less' if whole >= paid else 'more'}"
     return f"{less} than the {dollars(whole)} of the same requests uncompressed"
-
-
-def _block_line(block: StateBlock) -> str:
-    items = plural(sum(block.sections.values()), "item")
-    return f"{plural(block.tokens, 'token')}, {items}, of #{block.seq}"
 
 
 def _window(numbers: SessionStats, settings: Effective) -> str:
@@ -189,7 +184,7 @@ def _large_row(each: LargeEntry, whole: int) -> display.Row:
 @click.option(
     "--entry", "wanted", metavar="ID|ADDRESS", help="One entry with its full text, as 12 or 556.2."
 )
-@click.option("--state", "block", is_flag=True, help="The state block with its full text.")
+@click.option("--outline", "block", is_flag=True, help="The outline with its full text.")
 @options.json
 def show(
     session: str,
@@ -204,8 +199,8 @@ def show(
 ) -> None:
     """List the entries of the session S, or of a log.
 
-    All added entries are listed, compressed or not; with --active those that the model sees, and the state
-    block.
+    All added entries are listed, compressed or not; with --active those that the model sees, with the
+    outline.
     """
     try:
         pattern = None if grep is None else re.compile(grep)
@@ -235,8 +230,6 @@ def show(
         console = display.open_console()
         to = f"{display.arrow(console)} " if console.width < _WIDE else ""
         rows = [_entry_row(entry, opened, to) for entry in matching]
-        if active and len(matching) == len(entries):
-            rows = _with_block(rows, opened)
         display.print_table(console, _HEADINGS, rows, spare=("role/name", "type"))
         tokens = sum(entry.token_count.tokens for entry in matching)
         note(f"{len(matching):,} of {entries_of(len(entries))}, {plural(tokens, 'token')}")
@@ -249,8 +242,8 @@ def _show_entry(entry: Entry, opened: Session, as_json: bool) -> None:
         write_answer(EntryAnswer(session_id=opened.id, entry=entry))
         return
     tokens = plural(entry.token_count.tokens, "token")
-    kind = f"{entry.type} {entry.name or entry.role}"
-    note(f"{entry.address} {kind}, {tokens}, {_state(entry, opened)}, id {entry.id}")
+    role = "outline" if entry.id == opened.outline else entry.name or entry.role
+    note(f"{entry.address} {entry.type} {role}, {tokens}, {_state(entry, opened)}, id {entry.id}")
     write_data(f"{entry.text}\n")
 
 
@@ -259,28 +252,17 @@ def _show_block(block: StateBlock | None, opened: Session, as_json: bool) -> Non
         write_answer(BlockAnswer(session_id=opened.id, state=block))
     elif block is not None:
         waiting = f"; {block.waiting:,} more find no room" if block.waiting else ""
-        note(f"state block of {block}{waiting}")
+        note(f"outline of {block}{waiting}")
         write_data(f"{block.text}\n")
     if block is None:
-        raise FindingError("this session has no state block")
-
-
-def _with_block(rows: list[display.Row], opened: Session) -> list[display.Row]:
-    """Return the rows of the window with one for the state block, at its place."""
-    window = opened.history.history.state.window
-    if window.state is None or not window.state.state.text:
-        return rows
-    item = window.state.item
-    at = sum(other.position <= item.position for other in window.items)
-    cells = (item.entry.address, "state", "", f"{item.tokens:,}", "", first_line(item.entry.text))
-    return [*rows[:at], display.Row(cells), *rows[at:]]
+        raise FindingError("this session has no outline")
 
 
 def _entry_row(entry: Entry, opened: Session, to: str) -> display.Row:
     cells = (
         entry.address,
         entry.type,
-        entry.name or entry.role,
+        "outline" if entry.id == opened.outline else entry.name or entry.role,
         f"{entry.token_count.tokens:,}",
         _state(entry, opened, to),
         first_line(entry.text),
@@ -296,4 +278,5 @@ def _state(entry: Entry, opened: Session, to: str = "") -> str:
     if replacement is None:
         return "dropped"
     kind = "summary" if replacement.type == "summary" else "stub"
+    kind = "outline" if replacement.id == opened.outline else kind
     return f"{to or f'in {kind} '}{replacement.address}"

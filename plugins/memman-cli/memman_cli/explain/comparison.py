@@ -9,7 +9,7 @@ import msgspec
 from memman.compression.words import exact_values
 from memman.entries import Entry
 from memman.explain.history import CompressionState, LogHistory
-from memman.log import History
+from memman.log import History, speaker_of
 from memman.records import ReplacementMethod
 from memman_cli.explain.survival import SurvivalFold, SurvivingValues
 from memman_cli.explain.values import KeptIn
@@ -19,7 +19,7 @@ class ComparedValue(msgspec.Struct, frozen=True, kw_only=True):
     """An exact value of the originals (a path, an identifier, a number, a date, an address).
 
     `seq` is the last original that contains it. `kept` is its place in the window after the compression:
-    the text of the replacement, the state block, or elsewhere. None: it was lost.
+    the text of the replacement, the outline, or elsewhere. None: it was lost.
     """
 
     value: str
@@ -31,7 +31,8 @@ class ComparedReplacement(msgspec.Struct, frozen=True, kw_only=True):
     """Originals and their replacement.
 
     `originals` are added entries, including those behind earlier replacements in the run. `tokens_before`
-    are the run's tokens in the window. `entry` is None if they were dropped.
+    are the run's tokens in the window. `entry` is None if they were dropped; of outlined ones, of all runs
+    together, it is the outline.
     """
 
     method: ReplacementMethod
@@ -46,7 +47,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """A compression, replacement by replacement.
 
     `values` is the number of different exact values in the originals, `values_kept` the number of those
-    that the window had after it, and `survival` their share (1.0 without values).
+    that the window had after it, and `survival` their share (1.0 without values). `outline` is the outline
+    that it wrote, if any.
     """
 
     compression_id: str
@@ -59,6 +61,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     values: int
     values_kept: int
     survival: float
+    outline: Entry | None
     replacements: tuple[ComparedReplacement, ...]
 
 
@@ -69,6 +72,7 @@ def compare(log: LogHistory, compression_id: str) -> Comparison:
     for place, earlier in log.before(seq):
         fold.history.apply(place, earlier)
     survival = fold.compress(seq, record)
+    outline = fold.history.state.window.shown(compression_id)
     return Comparison(
         compression_id=compression_id,
         seq=seq,
@@ -80,6 +84,7 @@ def compare(log: LogHistory, compression_id: str) -> Comparison:
         values=survival.values,
         values_kept=survival.kept,
         survival=survival.kept / survival.values if survival.values else 1.0,
+        outline=outline.entry if outline else None,
         replacements=tuple(
             _compared(each, fold.history, compression_id) for each in survival.replacements
         ),
@@ -94,8 +99,8 @@ def _compared(
     ]
     originals = tuple(retracted or history.originals(survived.ids))
     last = {value: entry.seq for entry in originals for value in exact_values(entry.text)}
-    made = survived.item.entry
-    active = None if made is None else history.state.window.find(made.id)
+    name = compression_id if survived.item.method == "outline" else speaker_of(survived.item)
+    active = history.state.window.shown(name or "")
     entry = None if active is None else active.entry
     return ComparedReplacement(
         method=survived.item.method,

@@ -95,12 +95,12 @@ class SurvivalFold:
 
 
 def _with_ids(record: Compressed) -> list[tuple[Replacement, list[str]]]:
-    """Return each replacement with the ids that it represents: a summary may represent several runs."""
-    ids: dict[str, list[str]] = {}
-    for item in record.replacements:
-        ids.setdefault(speaker_of(item) or "", []).extend(item.ids)
-    return [
-        (item, ids[item.entry.id] if item.entry is not None else list(item.ids))
-        for item in record.replacements
-        if item.into is None
-    ]
+    """Return each replacement with the ids that it represents.
+
+    A summary, and the outline, may represent several runs.
+    """
+    found: dict[str, tuple[Replacement, list[str]]] = {}
+    for number, item in enumerate(sorted(record.replacements, key=lambda item: bool(item.into))):
+        shared = item.method if item.method == "outline" else speaker_of(item)
+        found.setdefault(shared or f"{number}", (item, []))[1].extend(item.ids)
+    return list(found.values())

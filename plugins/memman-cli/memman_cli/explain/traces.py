@@ -12,6 +12,7 @@ from memman.compression.words import exact_values, stands_alone
 from memman.entries import Entry, parse_address
 from memman.errors import InvalidInput
 from memman.explain.history import EntryStatus, LogHistory, Sent
+from memman.log import speaker_of
 from memman.records import Cleared, ReplacementMethod, StateSetter
 
 
@@ -34,9 +35,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remnant(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the window with the text, or the state block with it, or with some of it (`values`).
+    """An entry of the window with the text, or the outline with it, or with some of it (`values`).
 
-    `since` is the record from which on the state block always had the text.
+    `since` is the record from which on the outline always had the text.
     """
 
     entry_id: str
@@ -66,7 +67,7 @@ def trace(log: LogHistory, text: str) -> Trace:
     if not words:
         raise InvalidInput("the text to look for must have at least one character that shows")
     place = parse_address(text.strip())
-    if place is not None and (names := _named(log, *place)):
+    if place is not None and (names := _named(log, text.strip(), *place)):
         items = log.history.items
         return Trace(
             text=text,
@@ -85,19 +86,20 @@ def trace(log: LogHistory, text: str) -> Trace:
     )
 
 
-def _named(log: LogHistory, seq: int, replacement: int) -> list[str]:
-    """Return the ids of the added entries at an address, or behind the replacement there."""
-    if not replacement:
-        return [name for name, entry in log.entries.items() if entry.seq == seq]
+def _named(log: LogHistory, address: str, seq: int, replacement: int) -> list[str]:
+    """Return the ids of the added entries at an address, or behind the replacement or outline there."""
     made = {
-        item.entry.id
-        for place, record in log.compressions.values()
+        (name, speaker_of(item))
+        for name, (place, record) in log.compressions.items()
         if place == seq
-        for item in record.replacements[replacement - 1 : replacement]
-        if item.entry is not None
+        for number, item in enumerate(record.replacements, 1)
+        if (number == replacement and item.entry) or (item.method, replacement) == ("outline", 0)
     }
     return [
-        name for name in log.entries if any(speaker in made for _, speaker in _steps(log, name))
+        name
+        for name, status in log.entry_statuses().items()
+        if address in (f"#{status.seq}", status.shown_address)
+        or (status.state != "dropped" and made.intersection(_steps(log, name)))
     ]
 
 
@@ -145,7 +147,7 @@ def _remnants(
 
 
 def _kept_of(log: LogHistory, names: Collection[str]) -> Iterator[Remnant]:
-    """Yield the state block if it shows something of these entries."""
+    """Yield the outline if it shows something of these entries."""
     block = log.history.state.window.state
     if block is None:
         return
@@ -157,7 +159,7 @@ def _kept_of(log: LogHistory, names: Collection[str]) -> Iterator[Remnant]:
 
 
 def _since(log: LogHistory, pattern: re.Pattern[str]) -> int | None:
-    """Return the record from which on the state block always had the text."""
+    """Return the record from which on the outline always had the text."""
     since = None
     for seq, record in reversed(log.records):
         if isinstance(record, Cleared):

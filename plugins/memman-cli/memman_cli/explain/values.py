@@ -37,7 +37,7 @@ class Values:
     def kept(
         self, values: Collection[str], text: str, state: set[str], window: set[str]
     ) -> dict[str, KeptIn]:
-        """Return the values in a replacement's text, in the state block, or elsewhere in the window."""
+        """Return the values in a replacement's text, in the outline, or elsewhere in the window."""
         wanted = set(values)
         found: dict[str, KeptIn] = dict.fromkeys(window & wanted, "elsewhere")
         found |= dict.fromkeys(state & wanted, "state")

@@ -93,7 +93,10 @@ class ShownEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShownReplacement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Originals and their replacement. `kept` has the values that the window kept, by their place."""
+    """Originals and their replacement. `kept` has the values that the window kept, by their place.
+
+    The replacement of outlined entries is the step's block.
+    """
 
     method: ReplacementMethod
     originals: list[Span]
@@ -104,7 +107,7 @@ class ShownReplacement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShownBlock(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A state block. `seq` is the record that set it, and `sections` counts its items by heading."""
+    """An outline. `seq` is the record that set it, and `sections` counts its items by heading."""
 
     seq: int
     tokens: int
@@ -115,7 +118,7 @@ class ShownBlock(msgspec.Struct, frozen=True, omit_defaults=True):
 class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """A record that added no entry; `active`, `entries` and `total` are the figures after it.
 
-    `block` is the state block in the window then: its number, and the number of entries before it.
+    `block` is the outline in the window then: its number, and the number of entries before it.
     """
 
     kind: str
@@ -299,7 +302,7 @@ class _Shown:
                 yield self._other(step, record)
 
     def _block(self, change: Change) -> tuple[int, int] | None:
-        """Return the number of the state block after a change, and its place."""
+        """Return the number of the outline after a change, and its place."""
         block = change.block
         if block is None or not block.state.text:
             return None
@@ -322,21 +325,22 @@ class _Shown:
             folded_into=[self._log.compressions[name][0] for name in folded],
             value_count=survived.values,
             values_kept=survived.kept,
-            replacements=[self._replacement(each) for each in survived.replacements],
+            replacements=[self._replacement(each, record) for each in survived.replacements],
         )
 
-    def _replacement(self, survived: SurvivingValues) -> ShownReplacement:
+    def _replacement(self, survived: SurvivingValues, record: Compressed) -> ShownReplacement:
         self._originals.update(survived.ids)
         kept: dict[str, list[int]] = {}
         for value, place in survived.kept.items():
             number = self.values.setdefault(value, len(self.values))
             kept.setdefault(place, []).append(number)
         entry = survived.item.entry
+        made = record.state if survived.item.method == "outline" else entry
         return ShownReplacement(
             method=survived.item.method,
             originals=self._numbers.originals(entry.id if entry else None, survived.ids),
             before=survived.tokens_before,
-            after=entry.token_count.tokens if entry is not None else 0,
+            after=made.token_count.tokens if made is not None else 0,
             entry=self._numbers[entry.id] if entry is not None else None,
             kept={place: sorted(kept[place]) for place in _PLACES if place in kept},
         )

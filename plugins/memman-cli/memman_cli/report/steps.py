@@ -60,7 +60,7 @@ class Numbers:
 class Change(msgspec.Struct, frozen=True):
     """A record that added no entry: its effect on the window, and the figures after it.
 
-    `block` is the state block then, and `block_at` the number of entries before it.
+    `block` is the outline then, and `block_at` the number of entries before it.
     """
 
     seq: int
@@ -101,7 +101,7 @@ def changes(log: LogHistory, numbers: Numbers) -> Iterator[Change]:
 
 
 def _block_at(window: Window) -> int:
-    """Return the number of entries before the state block."""
+    """Return the number of entries before the outline."""
     if window.state is None:
         return 0
     return bisect_right(window.items, window.state.item.position, key=attrgetter("position"))

@@ -62,7 +62,7 @@ def test_text_remains_only_in_a_summary_that_contains_it() -> None:
         assert [each.where for each in result.survives] == where
 
 
-def test_text_in_the_state_block_has_its_first_record() -> None:
+def test_text_in_the_outline_has_its_first_record() -> None:
     memory = manager("It left.", "It left long ago.")
     orders(memory)
     for number in range(2):
@@ -75,7 +75,7 @@ def test_text_in_the_state_block_has_its_first_record() -> None:
     assert traced(memory, ORDER).survives == ()
 
 
-def test_state_block_has_values_of_a_longer_text() -> None:
+def test_outline_has_values_of_a_longer_text() -> None:
     memory = manager("It left.")
     orders(memory)
     talk(memory)
@@ -84,7 +84,7 @@ def test_state_block_has_values_of_a_longer_text() -> None:
     assert (kept.where, kept.values) == ("state", (ORDER,))
 
 
-def test_address_has_what_the_state_block_keeps_of_it() -> None:
+def test_address_has_what_the_outline_keeps_of_it() -> None:
     memory = manager("It left.")
     orders(memory)
     talk(memory)
@@ -197,16 +197,16 @@ def _count(memory: MemoryManager, seen: Counter[str], calls: Counter[str]) -> No
     calls.update([*history(memory).entries])
 
 
-def test_summarised_stub_has_both_compressions() -> None:
+def test_summarised_clip_has_both_compressions() -> None:
     memory = manager()
     orders(memory)
     talk(memory, 4)
-    stubbed = memory.compress("s", target_tokens=memory.get_stats("s").active_tokens - 100)
+    clipped = memory.compress("s", target_tokens=memory.get_stats("s").active_tokens - 100)
     talk(memory, 10, first=10)
     summarised = memory.compress("s", target_tokens=600)
     [found] = traced(memory, ORDER).found
-    assert found.replaced_by == (stubbed.compression_id, summarised.compression_id)
-    assert (found.method, found.status.state) == ("stub", "summarised")
+    assert found.replaced_by == (clipped.compression_id, summarised.compression_id)
+    assert (found.method, found.status.state) == ("clip", "summarised")
 
 
 def test_dropped_entry_is_found_without_a_remnant() -> None:

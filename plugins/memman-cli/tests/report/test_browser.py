@@ -124,7 +124,7 @@ def test_slider_shows_the_folded_window(browser: Any, folder: Path) -> None:
         noun = "entry" if len(items) == 1 else "entries"
         rows = [*items, block.item] if block else items
         tokens = f"{sum(item.tokens for item in rows):,} tokens in {len(items)} {noun}"
-        assert f"{tokens}{' and the state block' if block else ''}, without framing" in when
+        assert f"{tokens}{' and the outline' if block else ''}, without framing" in when
         shown = page.locator("#list .row .seq").all_inner_texts()
         whole = [item.entry.address for item in sorted(rows, key=lambda item: item.position)]
         assert shown == whole[: len(shown)]
@@ -147,7 +147,7 @@ def test_search_counts_hits_and_goes_to_each(browser: Any, folder: Path) -> None
         for item in record.replacements
         if item.entry is not None and item.entry.type == "summary"
     )
-    made += sum("ord-8014" in text.lower() for text in state_blocks(log))
+    made += sum("ord-8014" in text.lower() for text in outlines(log))
     assert made > 0
     assert page.inner_text("#hits") == f"1 of {added + made}"
     assert page.locator("#list .row[aria-selected=true] mark.hit").count() == 1
@@ -161,8 +161,8 @@ def test_search_counts_hits_and_goes_to_each(browser: Any, folder: Path) -> None
     seen.leave(folder / "eventful.html")
 
 
-def state_blocks(log: LogHistory) -> list[str]:
-    """Return the text of each state block that a record of a log set."""
+def outlines(log: LogHistory) -> list[str]:
+    """Return the text of each outline that a record of a log set."""
     history, found = History(), []
     for seq, record in log.records:
         history.apply(seq, record)
@@ -176,7 +176,7 @@ def test_search_in_the_window_finds_originals_of_a_summary(browser: Any, folder:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     page.click("#tab-window")
-    assert find(page, "Where is ORD-8013?") == "1 of 2"
+    assert find(page, "Where is ORD-8013?") == "1 of 1"
     assert page.inner_text("#list .row[aria-selected=true] .state") == "1 original behind it"
     assert "1 of" in page.inner_text("#detail .found p")
     page.click("#detail .found button")
@@ -186,8 +186,8 @@ def test_search_in_the_window_finds_originals_of_a_summary(browser: Any, folder:
     page.focus("#list")
     page.keyboard.press("n")
     page.keyboard.press("n")
-    assert page.inner_text("#list .row[aria-selected=true] .who") == "state block"
-    assert {"Where", "is", "ORD-8013?"} <= set(emphasised(page, "#detail pre"))
+    assert page.inner_text("#list .row[aria-selected=true] .who") == "outline"
+    assert "1 of" in page.inner_text("#detail .found p")
     seen.leave(folder / "eventful.html")
 
 
@@ -197,20 +197,18 @@ def emphasised(page: Any, place: str) -> list[str]:
     return found
 
 
-def test_search_finds_state_block_and_compression_reason(browser: Any, folder: Path) -> None:
+def test_search_finds_outline_and_compression_reason(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     assert find(page, "by mistake") == "1 of 1"
     assert "Retracted" in page.inner_text("#list .row[aria-selected=true] .who")
     assert emphasised(page, "#detail .facts") == ["by", "mistake"]
     page.click("[data-type=message]")
-    find(page, "Where is ORD-8013?")
+    find(page, "What was said and done")
     row = page.locator("#list .row[aria-selected=true]")
-    assert row.locator(".state").inner_text() == "in its state block"
-    assert "ORD-8013?" in emphasised(page, "#list .row[aria-selected=true]")
-    block = page.locator("#detail details.block")
-    assert block.evaluate("one => one.open")
-    assert "ORD-8013?" in emphasised(page, "#detail details.block")
+    assert row.locator(".who").inner_text() == "outline"
+    assert "said" in emphasised(page, "#list .row[aria-selected=true]")
+    assert "said" in emphasised(page, "#detail pre")
     page.click("[data-type=message]")
     assert page.evaluate("() => document.activeElement.dataset.type") == "message"
     seen.leave(folder / "eventful.html")
@@ -456,7 +454,7 @@ def test_first_pane_keeps_exact_values_folded(browser: Any, folder: Path) -> Non
     assert values.count() > 0
     assert not any(each.evaluate("one => one.open") for each in values.all())
     summaries = page.locator("#detail details.values summary").all_inner_texts()
-    assert summaries[0].startswith("State block: ")
+    assert summaries[0].startswith("Exact values: ")
     assert any("lost to the model, still in the log" in each for each in summaries)
     values.nth(1).locator("summary").click()
     assert values.nth(1).locator(".group").first.is_visible()
@@ -520,7 +518,7 @@ def test_restore_command_can_be_copied(browser: Any, tmp_path: Path, undo: str |
     assert seen.complaints == []
 
 
-def test_status_of_many_digests_is_shown_once(browser: Any, tmp_path: Path) -> None:
+def test_status_of_an_outlined_entry_names_the_newest_outline(browser: Any, tmp_path: Path) -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=1_000))
     for number in range(60):
         memory.add_user_message("s", f"question {number}: " + "word " * 40)
@@ -533,11 +531,11 @@ def test_status_of_many_digests_is_shown_once(browser: Any, tmp_path: Path) -> N
     page.wait_for_selector("#detail .pair")
     page.evaluate("place => { location.hash = place; }", f"entry-{first.address[1:]}")
     page.wait_for_selector(f"#detail h3 a:has-text('{first.address}')")
-    [now] = [entry for entry in memory.get_active_entries("s") if entry.type == "summary"]
+    [now] = memory.get_summaries("s")
+    outline = memory.get_entry("s", now.id)
     shown = page.inner_text("#detail .facts")
-    assert "digests, #" in shown
-    assert f"now in {now.address} digest" in shown
-    assert shown.count("digest") < 4
+    assert f"now in the outline {outline.address}" in shown
+    assert shown.count("outline") < 4
     assert seen.complaints == []
 
 

@@ -25,17 +25,17 @@ function describe(item) {
 
 function stepRow(step, found) {
   const change = step.kind === "compressed" ? `${n(step.before || 0)} → ${n(step.after || 0)}` : "";
-  const said = found && found.block && !found.own ? excerpt(blockOf(step)) : search.query.nodes(stepLine(step));
   return el("div", { class: `row step k-${step.kind}${step.state === "undone" ? " undone" : ""}${later(step.seq)}${missed(found)}` },
     el("span", { class: "seq" }, `#${step.seq}`), el("span", { class: "who" }, search.query.nodes(stepTitle(step))),
-    el("span", { class: "tokens" }, change), el("span", { class: "text" }, said),
-    el("span", { class: "state" }, found && found.block ? "in its state block" : ""));
+    el("span", { class: "tokens" }, change), el("span", { class: "text" }, search.query.nodes(stepLine(step))));
 }
 
 function blockRow({ block }, found) {
-  return el("div", { class: `row t-state in${missed(found)}` },
+  const held = page.view.block && blocks[page.view.block[0]] === block;
+  return el("div", { class: `row t-state ${held ? "in" : "out"}${later(block.seq)}${missed(found)}` },
     el("span", { class: "seq" }, `#${block.seq}`), el("span", { class: "who" }, SINGLE.state),
-    el("span", { class: "tokens" }, n(block.tokens)), el("span", { class: "text", dir: "auto" }, excerpt(block)));
+    el("span", { class: "tokens" }, n(block.tokens)), el("span", { class: "text", dir: "auto" }, excerpt(block)),
+    el("span", { class: "state" }, found && found.behind ? behindIt(found) : page.mode === "window" ? standsFor(outlined(page.view).length) : ""));
 }
 
 function entryRow(item, found) {
@@ -58,11 +58,14 @@ function stateOf(number) {
   return page.view.shown.has(number) ? " in" : " out";
 }
 
+const behindIt = (found) => `${counted(found.behind, "original")} behind it`;
+const standsFor = (number) => `for ${counted(number, "entry", "entries")}`;
+
 function stateWords(number, found) {
-  if (found && found.behind) return `${counted(found.behind, "original")} behind it`;
+  if (found && found.behind) return behindIt(found);
   if (page.mode === "window" && entries[number].step !== undefined) {
     const stands = replacementOf(number);
-    return stands ? `for ${counted([...numbersIn(stands.originals)].length, "entry", "entries")}` : "";
+    return stands ? standsFor([...numbersIn(stands.originals)].length) : "";
   }
   const step = page.view.taken.get(number);
   if (entries[number].deleted) return "deleted";
@@ -140,7 +143,7 @@ function tellMoment() {
   const what = step ? stepTitle(step) : `${who(entries[addedAt[seq]])} added`;
   const at = step ? step.at : entries[addedAt[seq]].at;
   byId("when").replaceChildren(strong(seq === head ? "At the end" : `At #${seq}`), ` · ${time(at)} UTC · ${what} · `,
-    strong(n(tokens)), ` tokens in ${counted(slots.length, "entry", "entries")}${block ? " and the state block" : ""}, without framing`);
+    strong(n(tokens)), ` tokens in ${counted(slots.length, "entry", "entries")}${block ? " and the outline" : ""}, without framing`);
   byId("tab-window").textContent = `As the model saw it${seq === head ? "" : ` at #${seq}`}`;
   byId("moment").setAttribute("aria-valuetext", `record ${seq} of ${head}, ${n(tokens)} tokens in the window`);
 }

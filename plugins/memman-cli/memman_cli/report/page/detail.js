@@ -3,7 +3,7 @@
 const WHERE = {
   lost: ["lost to the model, still in the log", "The window had it no more; the log has it."],
   replacement: ["in the replacement", "The replacement says it."],
-  state: ["in the state block", "The state block has it."],
+  state: ["in the outline", "The outline has it."],
   elsewhere: ["elsewhere", "Another entry of the window had it."],
 };
 const LONG = 12000; // characters of one text shown before somebody asks for the rest
@@ -110,12 +110,14 @@ class Detail {
       number = item ? item.entry : undefined;
       if (number === undefined || now.shown.has(number)) break;
     }
+    const outline = groups.length && groups[groups.length - 1][0] === "outline" && now.block;
     for (const [method, taken] of groups) {
       if (made.childNodes.length) made.append(", then ");
       if (taken.length > 1) made.append(`${counted(taken.length, method, SEVERAL[method])}, `, this.link(taken[0]), " to ", this.link(taken[taken.length - 1]));
       else made.append(DID[method] ? `${DID[method]} by ` : method, this.link(taken[0]));
     }
     if (now.shown.has(number)) made.append(", now in ", this.reference(number));
+    if (outline) made.append(", now in the outline ", this.link(steps[stepAt[blocks[outline[0]].seq]]));
     return made.childNodes.length ? made : "not in the window";
   }
 
@@ -151,33 +153,35 @@ class Detail {
   step(step) {
     const heading = el("h3", {}, el("span", { class: "dot t-step" }), el("span", {}, stepTitle(step)), ...this.here({ step }, `#${step.seq}`));
     const block = blockOf(step);
-    const set = block && this.stateBlock(block);
+    const set = block && this.outline(block);
     if (step.kind !== "compressed") return [heading, facts(this.told(step)), this.also(step), set].filter(Boolean);
     const items = step.replacements || [];
     const more = el("div", { class: "more" });
-    const pairs = el("div", {}, ...items.slice(0, MANY).map((item) => this.pair(item)));
+    const pairs = el("div", {}, ...items.slice(0, MANY).map((item) => this.pair(item, block)));
     if (items.length > MANY) {
       more.append(el("button", { type: "button", onclick: () => {
-        pairs.append(...items.slice(MANY).map((item) => this.pair(item)));
+        pairs.append(...items.slice(MANY).map((item) => this.pair(item, block)));
         more.remove();
       } }, `Show ${counted(items.length - MANY, "more replacement")}`));
     }
-    return [heading, this.saving(step), facts(this.compression(step)), set, pairs, more].filter(Boolean);
+    return [heading, this.saving(step), facts(this.compression(step)), items.some((item) => item.method === "outline") ? null : set, pairs, more].filter(Boolean);
   }
 
   block(block) {
     const step = steps[stepAt[block.seq]];
+    const originals = page.view.block && blocks[page.view.block[0]] === block ? outlined(page.view) : [];
     return [
-      el("h3", {}, el("span", { class: "dot t-state" }), el("span", {}, "State block"), ...this.here({ step }, `#${block.seq}`)),
-      facts([["Tokens", n(block.tokens)], ["Set by", this.link(step)], ["Has", name(sectionsOf(block))], ...this.matches(block.text)]),
+      el("h3", {}, el("span", { class: "dot t-state" }), el("span", {}, "Outline"), ...this.here({ step }, `#${block.seq}`)),
+      facts([["Tokens", n(block.tokens)], ["Written by", this.link(step)], ["Has", name(sectionsOf(block))], ...this.matches(block.text)]),
+      this.found({ originals }, originals),
       body(block, this.query.marks(block.text), LONG),
-    ];
+    ].filter(Boolean);
   }
 
-  // The state block that a step left in the window.
-  stateBlock(block) {
+  // The outline that a step left in the window, if it replaces none of the step's own entries.
+  outline(block) {
     const marks = this.search.found.blocks.has(block) ? this.query.marks(block.text) : [];
-    return el("details", { class: "values block", open: marks.length > 0 }, el("summary", {}, el("b", {}, "State block: "), `${n(block.tokens)} tokens`, ": ",
+    return el("details", { class: "values block", open: marks.length > 0 }, el("summary", {}, el("b", {}, "Outline: "), `${n(block.tokens)} tokens`, ": ",
       name(sectionsOf(block))), body(block, marks, LONG));
   }
 
@@ -234,7 +238,9 @@ class Detail {
 
   // ------------------------------------------------------------ originals beside a replacement
 
-  pair(item) {
+  // The outline replaces the outlined ones.
+  pair(item, block = null) {
+    const outline = item.method === "outline" ? block : null;
     const originals = [...numbersIn(item.originals)];
     const judged = valuesOf(item, originals);
     const state = new Map(judged.map((each) => [each.value, each.where]));
@@ -249,8 +255,8 @@ class Detail {
     return el("article", { class: "pair" }, this.found(item, originals),
       el("header", {},
         el("h4", {}, `${counted(originals.length, "original")}, ${n(originals.reduce((sum, at) => sum + entries[at].tokens, 0))} tokens`),
-        el("h4", {}, item.entry === undefined ? "Dropped" : `${METHODS[item.method]}, ${n(item.after)} tokens`)),
-      el("div", { class: "beside" }, left, this.replacement(item, judged)),
+        el("h4", {}, !outline && item.entry === undefined ? "Dropped" : `${METHODS[item.method]}, ${n(item.after)} tokens`)),
+      el("div", { class: "beside" }, left, this.replacement(item, judged, outline)),
       judged.length ? valueTable(judged) : el("p", { class: "hint" }, "The originals have no exact values (paths, identifiers, numbers, dates, addresses)."));
   }
 
@@ -275,10 +281,11 @@ class Detail {
       ...this.content(entry, sortedMarks(marks, found)));
   }
 
-  replacement(item, judged) {
-    if (item.entry === undefined) return el("p", { class: "stands hint" }, "Nothing stands for these in the window.");
-    const entry = entries[item.entry];
-    const found = this.search.found.entries.has(item.entry) ? this.query.marks(entry.text) : [];
+  replacement(item, judged, outline) {
+    if (!outline && item.entry === undefined) return el("p", { class: "stands hint" }, "Nothing stands for these in the window.");
+    const entry = outline || entries[item.entry];
+    const hit = this.search.found.blocks.has(outline) || this.search.found.entries.has(item.entry);
+    const found = hit ? this.query.marks(entry.text) : [];
     const marks = judged.filter((each) => each.where === "replacement" || each.where === "state")
       .flatMap((each) => standing(entry.text, each.value).map(([start, end]) => [start, end, `v-${each.where}`, WHERE[each.where][1]]));
     return el("div", { class: "stands" }, ...this.content(entry, sortedMarks(marks, found), BRIEF));

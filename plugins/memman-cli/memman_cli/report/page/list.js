@@ -3,12 +3,12 @@
 const ROW = 54;
 const SPARE = 12; // rows beyond the view that are made, too
 
-const METHODS = { summary: "summary", digest: "digest", stub: "stub", fold: "fold", clip: "clip", drop: "drop" };
+const METHODS = { summary: "summary", outline: "outline", stub: "stub", fold: "fold", clip: "clip", drop: "drop" };
 const DID = {
-  summary: "summarised", digest: "digested", stub: "cleared to stubs", fold: "folded", clip: "clipped", drop: "dropped",
+  summary: "summarised", outline: "outlined", stub: "cleared to stubs", fold: "folded", clip: "clipped", drop: "dropped",
 };
 
-const SEVERAL = { summary: "summaries", digest: "digests", stub: "stubs", fold: "folds", clip: "clips", drop: "drops" };
+const SEVERAL = { summary: "summaries", outline: "outlines", stub: "stubs", fold: "folds", clip: "clips", drop: "drops" };
 
 function who(entry) {
   if (entry.method) return METHODS[entry.method];
@@ -68,7 +68,8 @@ function touched(step) {
   return all.length === 1 ? `#${entries[all[0]].seq}` : counted(all.length, "entry", "entries");
 }
 
-// The rows of the whole log: entries that were added, summaries where they were written, and every other record.
+// The rows of the whole log: entries that were added, summaries and outlines where they were written, and every
+// other record.
 function logItems() {
   const items = [];
   for (let seq = 1; seq <= head; seq += 1) {
@@ -81,6 +82,8 @@ function logItems() {
         items.push({ entry: item.entry, seq, type: "summary" });
       }
     }
+    const block = blockOf(step);
+    if (block) items.push({ block, seq, type: "state" });
   }
   return items;
 }

@@ -1,4 +1,4 @@
-// The search: the entries, summaries, state blocks and changes with every word of a query.
+// The search: the entries, summaries, outlines and changes with every word of a query.
 
 const SLICE = 12; // milliseconds of work before the page may react again
 const MOST_MATCHES = 2000; // emphasised matches in one text
@@ -41,7 +41,7 @@ class Query {
 
 const textsOf = (entry) => [entry.text, entry.name || "", ...(entry.parts || []).flatMap((part) => [part.name, part.alt, part.link].filter(Boolean))];
 
-// The state block that a step left in the window, if the window had another one or none before.
+// The outline that a step left in the window, if the window had another one or none before.
 function blockOf(step) {
   const block = step.block && blocks[step.block[0]];
   return block && block.seq === step.seq ? block : null;
@@ -91,16 +91,13 @@ class Search {
     slice();
   }
 
-  // How an item has what is searched for: itself, in so many originals behind it, or in the state block that it set.
+  // How an item has what is searched for: itself, or in so many originals behind it.
   hit(item, inWindow) {
     if (this.query.empty) return null;
-    if (item.block) return this.found.blocks.has(item.block) ? { own: true, behind: 0 } : null;
-    if (item.step) {
-      const [own, block] = [this.found.steps.has(item.step), this.found.blocks.has(blockOf(item.step))];
-      return own || block ? { own, behind: 0, block } : null;
-    }
-    const own = this.found.entries.has(item.entry);
-    const behind = inWindow ? this.behind(replacementOf(item.entry)).length : 0;
+    if (item.step) return this.found.steps.has(item.step) ? { own: true, behind: 0 } : null;
+    const own = item.block ? this.found.blocks.has(item.block) : this.found.entries.has(item.entry);
+    const stands = inWindow && (item.block ? { originals: outlined(page.view) } : replacementOf(item.entry));
+    const behind = stands ? this.behind(stands).length : 0;
     return own || behind ? { own, behind } : null;
   }
 

@@ -38,7 +38,7 @@ steps.forEach((step) => { if (step.undoes !== undefined) undoneBy.set(steps[step
 // entry that is not in it the step that took it out.
 function windowAt(seq) {
   let slots = [];
-  let block; // the number of the state block, and of the entries before it
+  let block; // the number of the outline, and of the entries before it
   const taken = new Map();
   for (let at = 1; at <= seq; at += 1) {
     if (addedAt[at] >= 0) slots.push(addedAt[at]);
@@ -68,6 +68,20 @@ function spliced(slots, splices) {
 
 function* numbersIn(spans) {
   for (const [first, last] of spans || []) for (let at = first; at <= last; at += 1) yield at;
+}
+
+// The added entries that the outline of a window represents, as spans.
+function outlined(view) {
+  if (!view.block) return [];
+  view.outlined ||= entries.flatMap((entry, number) => (entry.step === undefined && isOutlined(view, number) ? [[number, number]] : []));
+  return view.outlined;
+}
+
+function isOutlined(view, number) {
+  const step = view.taken.get(number);
+  const item = step && replacementIn(step, number);
+  if (!item || item.entry === undefined) return Boolean(item) && item.method === "outline";
+  return isOutlined(view, item.entry);
 }
 
 // The compressions to undo for one of them, the outermost first.

@@ -2,12 +2,12 @@
 
 const LABELS = {
   system_prompt: "system prompt", tools: "tool definitions", message: "messages", tool_call: "tool calls",
-  tool_result: "tool results", context: "context", summary: "summaries and digests", state: "state block", framing: "framing",
+  tool_result: "tool results", context: "context", summary: "summaries", state: "outline", framing: "framing",
   free: "free",
 };
 const SINGLE = {
   message: "message", tool_call: "tool call", tool_result: "tool result", context: "context",
-  summary: "summary", state: "state block", step: "change",
+  summary: "summary", state: "outline", step: "change",
 };
 const HINTS = { framing: "sent around the entries, or set aside" };
 
@@ -65,7 +65,7 @@ function drawFacts() {
     ["Entries", `${n(stats.active_entries)} in the window, ${n(stats.compressed_entries)} replaced`],
     ["Limits", limits.trigger === null ? "none known" : `${n(limits.trigger)} tokens${stats.max_entries ? `, ${n(stats.max_entries)} entries` : ""}`],
   ];
-  const written = entries.filter((entry) => entry.step !== undefined && entry.type === "summary").length;
+  const written = compressions.filter(blockOf).length + entries.filter((entry) => entry.step !== undefined && entry.type === "summary").length;
   if (written) rows.push(["Summaries", `${n(stats.summaries)} in the window, ${n(written)} written`]);
   if (cost.calls) rows.push(["Summarizer", costOf(cost)]);
   if (stats.drift !== null && stats.drift !== undefined) {
