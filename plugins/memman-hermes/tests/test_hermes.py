@@ -72,11 +72,11 @@ def test_messages_that_stay_are_the_agents_own() -> None:
     assert [{"type": "reasoning.encrypted", "data": "x="}] in details
 
 
-def test_summaries_are_in_the_agents_messages_and_no_entries() -> None:
+def test_outline_is_in_the_agents_messages_and_is_no_entry() -> None:
     memory = memory_of()
     talk = Talk(memory)
     talk.play(14)
-    assert "[memman summary of entries" in str(talk.messages)
+    assert "[memman outline, from earlier entries" in str(talk.messages)
     assert said_by_user(memory) == [f"question {turn} of the user" for turn in range(14)]
 
 
