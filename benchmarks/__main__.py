@@ -1,4 +1,4 @@
-"""Run the benchmarks: imports, cost, agent loops, shapes of use, compressions, stores, counting,
+"""Run the benchmarks: imports, cost, agent loops, shapes of use, compressions, memory, stores, counting,
 real conversations.
 
     python -m benchmarks [--full] [--data FOLDER]
@@ -28,11 +28,9 @@ from benchmarks import (
     cost,
     estimator,
     exactness,
-    facts,
     imports,
-    kits,
     logs,
-    needed,
+    memory,
     real,
     recall,
     roundtrips,
@@ -98,11 +96,9 @@ def _commands(folder: Path, full: bool) -> list[str]:
         ("scale", scale.main, ["--quick"]),  # in full only by itself: it takes a quarter of an hour
         ("archives", archives.main, quick),
         ("stream", stream.main, []),
-        ("facts", facts.main, [*quick, "--folder", str(folder)]),
-        ("needed", needed.main, [*quick, "--folder", str(folder)]),
+        ("memory", memory.main, [*quick, "--folder", str(folder)]),
         ("cache_server", cache_server.main, ["--folder", str(folder)]),
         ("bill", bill.main, [*quick, "--folder", str(folder)]),
-        ("kits", kits.main, [*quick, "--folder", str(folder)]),
         ("recall", recall.main, [*quick, "--folder", str(folder)]),
         ("estimator", estimator.main, []),
         ("exactness", exactness.main, [*quick, "--data", str(folder)]),

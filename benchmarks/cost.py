@@ -52,6 +52,8 @@ _WARM_UP = 200
 # A growth exponent is a fitted slope of one walk: a busy machine has given 0.12 where quiet ones give 0.00.
 # An append that scans the history has 1.
 _GROWTH_NOISE = 3.0
+_HELD_FLOOR = 25.0  # a compression builds the outline, in about 20 ms
+_HELD_CALLS = 1.75
 
 
 class Sizes(msgspec.Struct, frozen=True):
@@ -170,9 +172,14 @@ def _floor_goals(mark: int, runs: Sequence[_Run], part: Sequence[Item]) -> list[
             2.4,
             RATIO_NOISE,
             "x floor",
-            held=11.5,  # a compression builds the state block, in about 5 ms
+            held=_HELD_FLOOR,
         ),
-        Goal(f"counter calls per entry, {mark:,} entries", last.instruments.counted / mark, 1.5),
+        Goal(
+            f"counter calls per entry, {mark:,} entries",
+            last.instruments.counted / mark,
+            1.5,
+            held=_HELD_CALLS,
+        ),
         Goal(
             f"summarizer calls of allowed, {mark:,} entries",
             last.instruments.summarized / _summaries_allowed(part, BUDGET),

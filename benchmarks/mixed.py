@@ -1,8 +1,8 @@
-"""The state block through compressions of different kinds, for `benchmarks.needed`.
+"""The outline through compressions of different kinds, for `benchmarks.needed`.
 
 A conversation is played with the defaults, and after every few messages one of these steps is made in
-turn: a compression by hand to nine tenths (which stubs tool results), one to the target with a digest, its
-undo, a summary that omits everything, and a drop of the oldest entries. Counted: values of the block
+turn: a compression by hand to nine tenths (which stubs tool results), one to the target with an outline,
+its undo, a summary that omits everything, and a drop of the oldest entries. Counted: values of the outline
 after one compression that a call uses after ten more, and messages of the user in it; and how many of
 them the context after these ten still has.
 """
@@ -17,9 +17,11 @@ from typing import Self
 
 import msgspec
 
+from benchmarks.reader import with_paths
 from benchmarks.trajectories import Message, Trajectory
 from memman import MemoryConfig, MemoryManager
 from memman.compression import drop_oldest
+from memman.state import GAP
 
 LATER = 10  # compressions
 HEADERS = (
@@ -33,13 +35,13 @@ HEADERS = (
 )
 _BETWEEN = 6  # messages between two steps
 _NOTHING = "The work goes on as planned."  # a summary that omits everything
-_DELIMITER = "[memman state"
-_OWN = re.compile(r"#\d+: (.+)")  # a message of the user in the block
+_DELIMITER = "[memman outline"
+_OWN = re.compile(r"#\d+ user(?: [^:]+)?: (.+)")  # a message of the user in the outline
 _VALUE = re.compile(r"[\d/_.@-]|[A-Z]{2}")
 
 
 class Held(msgspec.Struct, frozen=True):
-    """Sums over blocks: their values and messages of the user, and those still there after ten more."""
+    """Sums over outlines: their values and messages of the user, and those still there after ten more."""
 
     compressions: int = 0
     values: int = 0
@@ -52,33 +54,33 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """After a compression: the number of messages, the block, and the text of the whole context."""
+    """After a compression: the number of messages, the outline, and the text of the whole context."""
 
     at: int
-    block: str
+    outline: str
     text: str
 
 
-def parts_of(block: str) -> tuple[set[str], set[str]]:
-    """Return the values of a block, and the first lines of the user's messages in it."""
+def parts_of(outline: str) -> tuple[set[str], set[str]]:
+    """Return the listed values of an outline, and the first lines of the user's messages in it."""
     values, own = set(), set()
-    for line in block.splitlines():
+    for line in outline.splitlines():
         if found := _OWN.fullmatch(line):
-            own.add(found[1])
-        elif not line.endswith(":"):
-            words = (word.strip("`,;") for word in line.split())
+            own |= {piece.strip() for piece in found[1].split(GAP)}
+        elif line.startswith("- "):
+            words = (word.strip("`,;") for word in with_paths(line).split() if "{" not in word)
             values |= {word for word in words if len(word) >= 4 and _VALUE.search(word)}
     return values, own
 
 
 def held(snapshots: Sequence[Snapshot], messages: Sequence[Message]) -> Held:
-    """Return the rest of each block after ten more compressions.
+    """Return the rest of each outline after ten more compressions.
 
     Of its values, those count that a call uses after that.
     """
     total = Held(compressions=len(snapshots))
     for before, after in zip(snapshots, snapshots[LATER:], strict=False):
-        values, own = parts_of(before.block)
+        values, own = parts_of(before.outline)
         used = _calls_of(messages[after.at :])
         values = {value for value in values if value in used}
         total += Held(
@@ -132,9 +134,10 @@ def snapshots(messages: Sequence[Message], budget: int) -> list[Snapshot]:
 
 def _snapshot(at: int, messages: Sequence[Message]) -> Snapshot:
     texts = [str(message.get("content") or "") for message in messages]
-    block = next((text for text in texts if text.startswith(_DELIMITER)), "")
-    lines = [line for line in block.splitlines() if not line.startswith(("[memman ", "[end of "))]
-    return Snapshot(at, "\n".join(lines), "\n".join([*texts, _calls_of(messages)]))
+    outline = next((text for text in texts if text.startswith(_DELIMITER)), "")
+    lines = [line for line in outline.splitlines() if not line.startswith(("[memman ", "[end of "))]
+    text = with_paths("\n".join([*texts, _calls_of(messages)]))
+    return Snapshot(at, "\n".join(lines), text)
 
 
 def _calls_of(messages: Iterable[Message]) -> str:
@@ -147,7 +150,7 @@ def _stubs(memory: MemoryManager, budget: int, _done: list[str]) -> None:
     memory.compress("s", target_tokens=min(budget, active * 9 // 10), summarize=False)
 
 
-def _digest(memory: MemoryManager, budget: int, _done: list[str]) -> None:
+def _outline(memory: MemoryManager, budget: int, _done: list[str]) -> None:
     memory.compress("s", target_tokens=budget // 3, summarize=False)
 
 
@@ -168,12 +171,12 @@ def _drop(memory: MemoryManager, budget: int, _done: list[str]) -> None:
 
 
 STEPS: tuple[Callable[[MemoryManager, int, list[str]], None], ...] = (
-    _stubs, _digest, _undo, _summary, _drop,
+    _stubs, _outline, _undo, _summary, _drop,
 )  # fmt: skip
 
 
 def play(trajectory: Trajectory, budget: int) -> Held:
-    """Return the rest of the blocks of a conversation."""
+    """Return the rest of the outlines of a conversation."""
     return held(snapshots(trajectory.messages, budget), trajectory.messages)
 
 

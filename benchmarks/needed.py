@@ -6,15 +6,17 @@ Recorded conversations are played message by message, and a context is built bef
 that calls a tool with a needed value. A *value* is a string of 4 to 120 characters in the call's arguments
 with a digit, one of `/ _ . @ -` or two capitals in a row. It is *needed* if an earlier message contains it,
 and *old* if the newest messages that fill the budget do not: a sliding window has none of the old ones.
+*First uses* are the old values that no earlier call had. A reader joins paths that are listed as
+`directory/{name,name}`.
 Only conversations of at least 24 messages and 1.2 times the budget count.
 
-- memman: the whole product with its defaults, and with `state_ratio=0`: stages and digest alone.
+- memman: the whole product with its defaults, and with `state_ratio=0`: without an outline.
 - sliding window: the newest messages that fit, at four characters per token.
 - LangMem: `summarize_messages`, called before each answer. There is no network, so sumy's extract (Luhn)
   replaces its model, in a tenth of the budget. A real model may keep more or fewer values.
   Conversations that it refuses are not in its row.
-- mixed compressions: memman, with stubs, digests, undone ones, summaries that omit everything, and drops
-  in turn (`benchmarks.mixed`). A second table has how much of the block survives ten compressions.
+- mixed compressions: memman, with stubs, outlines, undone ones, summaries that omit everything, and drops
+  in turn (`benchmarks.mixed`). A second table has how much of the outline survives ten compressions.
 
 Exit codes: 0 all goals met or held, 1 a goal missed, 2 no data.
 """
@@ -39,6 +41,7 @@ import msgspec
 from benchmarks import mixed
 from benchmarks.goals import Goal, any_failed, report
 from benchmarks.peers import langmem
+from benchmarks.reader import with_paths
 from benchmarks.real import JOBS
 from benchmarks.tables import table
 from benchmarks.tokens import Recount, o200k
@@ -54,6 +57,7 @@ _LONGER = 1.2  # times the budget
 _MIXED = (4_000, 8_000)
 _QUICK_BUDGETS, _QUICK = (4_000, 8_000), 18
 _VALUE = re.compile(r"[\d/_.@-]|[A-Z]{2}")
+_WORDS_OF_A_SCHEMA = ("status", "state")  # a tool's schema lists them in each request
 _HELD_OLD, _HELD = 0.32, 0.12  # the worst shares of lost values that pass, also in a sample
 _NO_DATA = 2
 
@@ -62,10 +66,14 @@ _NO_DATA = 2
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """The number of messages before a call of a tool, and its argument values that one of them has."""
+    """The number of messages before a call of a tool, and its argument values that one of them has.
+
+    `first` are those that no earlier call used.
+    """
 
     at: int
     values: frozenset[str]
+    first: frozenset[str] = frozenset()
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -76,7 +84,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Score(msgspec.Struct, frozen=True):
-    """Sums over requests: needed values, old ones, those of each in the context, tokens."""
+    """Sums over requests: needed values, old ones, first uses of these; each in the context; tokens."""
 
     requests: int = 0
     needed: int = 0
@@ -84,6 +92,8 @@ class Score(msgspec.Struct, frozen=True):
     old: int = 0
     old_kept: int = 0
     tokens: int = 0
+    first: int = 0
+    first_kept: int = 0
 
     def __add__(self, other: Score) -> Score:
         return Score(*map(sum, zip(*map(msgspec.structs.astuple, (self, other)), strict=True)))
@@ -99,8 +109,10 @@ def values_of(message: Message) -> set[str]:
             continue
         while waiting:
             one = waiting.pop()
-            if isinstance(one, dict | list):
-                waiting += one.values() if isinstance(one, dict) else one
+            if isinstance(one, dict):
+                waiting += [each for name, each in one.items() if name not in _WORDS_OF_A_SCHEMA]
+            elif isinstance(one, list):
+                waiting += one
             elif isinstance(one, str) and 4 <= len(one) <= 120 and _VALUE.search(one):
                 found.add(one)
     return found
@@ -119,16 +131,19 @@ def moments(messages: Sequence[Message]) -> list[Moment]:
     texts = [text_of(message) for message in messages]
     searched: dict[str, int] = {}  # the messages that a value was not found in
     said: set[str] = set()
+    used: set[str] = set()
     found = []
     for at, message in enumerate(messages):
         if not at or message["role"] != "assistant":
             continue
-        for value in (values := values_of(message)) - said:
+        values = values_of(message)
+        for value in values - said:
             if any(value in text for text in islice(texts, searched.get(value, 0), at)):
                 said.add(value)
             searched[value] = at
         if needed := frozenset(values & said):
-            found.append(Moment(at, needed))
+            found.append(Moment(at, needed, needed - used))
+        used |= values
     return found
 
 
@@ -151,7 +166,17 @@ def score(moment: Moment, near: str, request: Request) -> Score:
     """Return the score of a request for the needed values; `near` is the sliding window's text."""
     there = {value for value in moment.values if value in request.text}
     old = {value for value in moment.values if value not in near}
-    return Score(1, len(moment.values), len(there), len(old), len(there & old), request.tokens)
+    first = old & moment.first
+    return Score(
+        requests=1,
+        needed=len(moment.values),
+        kept=len(there),
+        old=len(old),
+        old_kept=len(there & old),
+        tokens=request.tokens,
+        first=len(first),
+        first_kept=len(there & first),
+    )
 
 
 # ---------------------------------------------------------------- systems
@@ -169,7 +194,8 @@ def recount() -> Recount:
 
 def request_of(messages: Sequence[Message]) -> Request:
     """Return the request with these messages."""
-    return Request("\n".join(map(text_of, messages)), recount().openai_chat(messages))
+    text = "\n".join(map(text_of, messages))
+    return Request(with_paths(text), recount().openai_chat(messages))
 
 
 def sliding_window(
@@ -306,14 +332,14 @@ def rows(found: dict[tuple[str, int, str], tuple[int, Score]]) -> list[list[obje
         [
             f"{kind}, {budget:,}: {name}", sessions, one.requests, one.needed,
             one.kept / max(1, one.needed), one.old, one.old_kept / max(1, one.old),
-            one.tokens // max(1, one.requests),
+            one.first, one.first_kept / max(1, one.first), one.tokens // max(1, one.requests),
         ]
         for (kind, budget, name), (sessions, one) in found.items()
     ]  # fmt: skip
 
 
 HEADERS = (
-    "", "sessions", "requests", "needed", "in the context", "old", "in the context", "tokens of it",
+    "", "sessions", "requests", "needed", "there", "old", "there", "first uses", "there", "tokens",
 )  # fmt: skip
 
 
@@ -344,6 +370,15 @@ def _available(systems: Sequence[str]) -> tuple[list[str], list[str]]:
     return found, notes
 
 
+def measure(
+    trajectories: Sequence[Trajectory], budgets: Sequence[int], systems: Sequence[str], jobs: int
+) -> tuple[str, list[Goal]]:
+    """Return the table of these conversations, and memman's goals."""
+    available, notes = _available(systems)
+    found = sums(run(trajectories, budgets, available, jobs))
+    return "\n".join([table(HEADERS, rows(found)), *notes]), goals(found)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(arguments)
@@ -354,16 +389,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _NO_DATA
     every = options.every or (_QUICK if options.quick else 1)
     budgets = options.budgets or (_QUICK_BUDGETS if options.quick else BUDGETS)
-    chosen = [one for one in read_trajectories(path) if kind_of(one) in options.kinds]
-    systems, notes = _available(options.systems)
-    found = sums(run(chosen[options.first :: every], budgets, systems, options.jobs))
-    print(table(HEADERS, rows(found)))
-    print("\n".join(notes))
-    if OURS in systems:
-        coding = [one for one in chosen[options.first :: every] if is_long(one, _MIXED[-1])]
+    of_kinds = [one for one in read_trajectories(path) if kind_of(one) in options.kinds]
+    chosen = of_kinds[options.first :: every]
+    shown, aims = measure(chosen, budgets, options.systems, options.jobs)
+    print(shown)
+    if OURS in options.systems:
+        coding = [one for one in chosen if is_long(one, _MIXED[-1])]
         chosen_budgets = _MIXED[:1] if options.quick else _MIXED
         print(table(mixed.HEADERS, mixed.run(coding, chosen_budgets, options.jobs)))
-    aims = goals(found)
     print(f"\n{report(aims)}")
     return int(any_failed(aims))
 

@@ -1,4 +1,4 @@
-"""The rows next to the digest: extracts by sumy if it is installed, a note otherwise."""
+"""The rows next to memman's: extracts by sumy if it is installed, a note otherwise."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_missing_sumy_is_noted_and_others_are_measured(
         raise ModuleNotFoundError("No module named 'sumy'", name="sumy")
 
     monkeypatch.setattr(sumy, "load", missing)
-    assert list(facts.methods()) == ["memman", "digest alone", "head truncation"]
+    assert list(facts.methods()) == ["memman", "head truncation"]
     assert "sumy is skipped: No module named 'sumy'" in facts.left_out()
 
 
@@ -45,8 +45,8 @@ def test_what_is_minutes_for_a_case_is_not_measured_on_long_ones(
 
     monkeypatch.setattr(sumy, "load", lambda: {"SumBasic": scripted, "Luhn": scripted})
     monkeypatch.setattr(facts, "version", lambda _package: "1.0")
-    assert list(facts.methods())[3:] == ["sumy 1.0 SumBasic", "sumy 1.0 Luhn"]
-    assert list(facts.methods(long=True))[3:] == ["sumy 1.0 Luhn"]
+    assert list(facts.methods())[2:] == ["sumy 1.0 SumBasic", "sumy 1.0 Luhn"]
+    assert list(facts.methods(long=True))[2:] == ["sumy 1.0 Luhn"]
     assert "SumBasic" in facts.left_out()
 
 
@@ -58,10 +58,10 @@ def test_command_without_conversations_reports_it(
 
 
 @pytest.mark.shared
-def test_digest_keeps_more_facts_than_its_peers() -> None:
+def test_outline_keeps_more_facts_than_a_truncation() -> None:
     cases = list(facts.tau_cases(SHARED))[::4]
     kept = {name: facts.recall(cases, method, 0.1).kept for name, method in facts.METHODS.items()}
-    assert kept["digest alone"] > 1.5 * kept["head truncation"]
+    assert kept["memman"] > 1.5 * kept["head truncation"]
 
 
 def test_planted_values_are_in_the_conversation_once() -> None:

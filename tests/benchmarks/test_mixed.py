@@ -1,4 +1,4 @@
-"""The state block through compressions of different kinds, counted on blocks that are known."""
+"""The outline through compressions of different kinds, counted on outlines that are known."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ def _call(path: str) -> dict[str, Any]:
     }
 
 
-def test_values_and_messages_of_a_block_are_told_apart() -> None:
-    block = (
-        "The user's messages:\n#3: Never touch a/b.py\n#4: Two\nlines\n"
-        "Values in use:\n- src/a.py plain OPS-1\n- `make check_all`\n"
+def test_values_and_messages_of_an_outline_are_told_apart() -> None:
+    outline = (
+        "What was said and done, oldest first:\n#3 user: Never touch a/b.py\n#4 user Ann: Two ... words\n"
+        "  lines\n#5 did: read a/c.py (#6)\n"
+        "Values in use:\n- src/{a.py,b.py} plain OPS-1\n- `make check_all`\n"
     )
-    values, own = mixed.parts_of(block)
-    assert values == {"src/a.py", "OPS-1", "check_all"}
-    assert own == {"Never touch a/b.py", "Two"}
+    values, own = mixed.parts_of(outline)
+    assert values == {"src/a.py", "src/b.py", "OPS-1", "check_all"}
+    assert own == {"Never touch a/b.py", "Two", "words"}
 
 
 def test_held_counts_values_that_are_used_later() -> None:
-    first = Snapshot(0, "#1: Go.\n- src/a.py src/b.py src/c.py", "all of it")
+    first = Snapshot(0, "#1 user: Go.\n- src/a.py src/b.py src/c.py", "all of it")
     between = [Snapshot(1, "", "") for _ in range(mixed.LATER - 1)]
     last = Snapshot(2, "", "only src/a.py is here")
     messages = [_call("src/c.py"), _call("src/d.py"), _call("src/a.py"), _call("src/b.py")]
@@ -47,18 +48,18 @@ def test_session_makes_every_step_in_turn() -> None:
             session.add({"role": "user", "content": said.format(number)})
     reasons = "\n".join(made)
     assert made.count("undone") >= 1
-    for kind in ("wrote a digest", "summarized", "dropped"):
+    for kind in ("outlined", "summarized", "dropped"):
         assert kind in reasons
 
 
-def test_snapshot_has_the_block_without_its_delimiters() -> None:
+def test_snapshot_has_the_outline_without_its_delimiters() -> None:
     messages = [
         {
             "role": "user",
-            "content": "[memman state, x]\nRules:\n- Never.\n[end of memman state, x]",
+            "content": "[memman outline, x]\nRules:\n- Never.\n[end of memman outline, x]",
         },
         _call("src/a.py"),
     ]
     taken = mixed._snapshot(7, messages)
-    assert (taken.at, taken.block) == (7, "Rules:\n- Never.")
+    assert (taken.at, taken.outline) == (7, "Rules:\n- Never.")
     assert "src/a.py" in taken.text

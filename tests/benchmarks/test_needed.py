@@ -52,7 +52,7 @@ def test_value_is_needed_if_said_before() -> None:
         _call("read", path="src/b.py"),
     ]
     assert needed.moments(messages) == [
-        Moment(1, frozenset({"src/a.py"})),
+        Moment(1, frozenset({"src/a.py"}), frozenset({"src/a.py"})),
         Moment(4, frozenset({"src/b.py"})),
     ]
 
@@ -65,10 +65,12 @@ def test_window_starts_at_the_first_message_that_fits() -> None:
 
 
 def test_score_counts_old_values_apart() -> None:
-    moment = Moment(9, frozenset({"src/a.py", "src/b.py", "OPS-1"}))
+    moment = Moment(9, frozenset({"src/a.py", "src/b.py", "OPS-1"}), frozenset({"OPS-1"}))
     found = needed.score(moment, "src/a.py", Request("src/a.py OPS-1", 12))
-    assert found == Score(requests=1, needed=3, kept=2, old=2, old_kept=1, tokens=12)
-    assert found + found == Score(2, 6, 4, 4, 2, 24)
+    assert found == Score(
+        requests=1, needed=3, kept=2, old=2, old_kept=1, tokens=12, first=1, first_kept=1
+    )
+    assert found + found == Score(2, 6, 4, 4, 2, 24, 2, 2)
 
 
 def test_window_has_no_old_value_and_a_whole_session_all() -> None:
@@ -110,7 +112,7 @@ def test_sums_are_by_kind_and_aims_by_budget() -> None:
     ]
     found = needed.sums(played)
     assert found["coding", 4_000, "memman"] == (2, one + one)
-    assert next(row[1:] for row in needed.rows(found)) == [2, 2, 20, 0.9, 8, 0.75, 100]
+    assert next(row[1:] for row in needed.rows(found)) == [2, 2, 20, 0.9, 8, 0.75, 0, 0.0, 100]
     goals = needed.goals(found)
     assert [goal.measured for goal in goals] == pytest.approx([0.25, 0.1])
     assert [goal.met for goal in goals] == [True, False]

@@ -1,0 +1,294 @@
+"""Each heuristic of an outline, switched off: what the measures of `benchmarks.memory` lose.
+
+A figure is a mean over sessions. It *loses* if the paired differences have a mean of more than two of their
+standard errors, and of more than a thousandth.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from functools import cache
+from math import sqrt
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from benchmarks import compactions, facts, instructions, kits, needed, planted, surroundings
+from benchmarks.needed import OURS
+from benchmarks.statements import found_in, sessions
+from benchmarks.tables import table
+from benchmarks.trajectories import Trajectory, is_in, read_trajectories
+from memman.compression import (
+    outline,
+    state,
+    state_choice,
+    state_fold,
+    user_messages,
+)
+from memman.compression.state_items import Found
+from memman.compression.view import View
+from memman.session import compressor
+
+_NEVER = re.compile(r"(?!)")
+_FLAT = 1e12  # beside it an age or a length makes no difference
+_KIT_SHARE = 0.2
+_KIT_SEEDS = range(1, 13)
+_PLANTED_SEEDS = 2
+_EVERY = 9  # coding session, of needed values
+_BUDGETS = (4_000, 8_000)
+_LEAST = 0.001
+_ERRORS = 2  # standard errors
+
+Patch = tuple[object, str, Any]
+"""`(module or class, attribute, what takes its place)`."""
+
+
+class _NewestFirst(outline.Cover):
+    """The short messages of the user, the newest first; other lines by coverage."""
+
+    def __init__(
+        self, items: Sequence[Found], words: Sequence[frozenset[str]], others: Collection[str]
+    ) -> None:
+        super().__init__(items, words, others)
+        self._newest = items[::-1] if others == () else None
+
+    def order(self, taken: Any) -> Iterator[Found]:
+        """Yield the lines."""
+        return super().order(taken) if self._newest is None else iter(self._newest)
+
+
+def _no(*_: object) -> bool:
+    return False
+
+
+def _yes(*_: object) -> bool:
+    return True
+
+
+def _no_text(*_: object) -> str:
+    return ""
+
+
+def _no_words(_name: str) -> frozenset[str]:
+    return frozenset()
+
+
+def _no_second_look(_before: View, after: View, *_: object) -> View:
+    return after
+
+
+def _zero(*_: object) -> int:
+    return 0
+
+
+def _times(_texts: object) -> Counter[str]:
+    return Counter()
+
+
+ABLATIONS: dict[str, tuple[Patch, ...]] = {
+    "rules of the user": ((state_fold, "is_firm", _no),),
+    "words of habits": ((user_messages, "_words_in", _no_words),),
+    "rules of system messages": ((state_fold, "is_rule", _no), (state_fold, "label_of", _no_text)),
+    "KEY: value replaces": ((state_fold, "exact_label", _no_text),),
+    "statements first": (
+        (state_choice, "ASKED", ()),
+        (state_choice, "label_of", _no_text),
+        (state_choice, "_VALUED", _NEVER),
+    ),
+    "repeated short messages last": ((state_choice, "Counter", _times),),
+    "coverage of short messages": ((state_choice, "Cover", _NewestFirst),),
+    "newest short messages": ((state_choice, "_NEWEST_SHORT", 0.0),),
+    "share of short messages": ((state_choice, "_SHORT_MESSAGES", 0.0),),
+    "share of long messages": ((state_choice, "_LONG_MESSAGES", 0.0),),
+    "share of rules in long messages": ((state_choice, "_RULE_PIECES", 0.0),),
+    "beginning of the first message": ((state_choice, "_FIRST", 0.0),),
+    "share of system rules": ((state_choice, "_SYSTEM_RULES", 0.0),),
+    "share of tasks": ((state_choice, "_TASKS", 0.0),),
+    "share of endings": ((state_choice, "_ENDINGS", 0.0),),
+    "share of steps": ((state_choice, "_STEPS", 0.0),),
+    "share of values": ((state_choice, "_VALUES", 0.0),),
+    "further values": ((state_choice, "_MORE_VALUES", 0.0),),
+    "repeated last": ((state_choice, "_repeated_last", list),),
+    "lines that tell": ((state_choice, "_tells", _yes),),
+    "shown things left out": ((state_choice.Shown, "has", _no),),
+    "memory of twice the room": ((state_choice, "_MEMORY", 1.0),),
+    "age of values": ((state_choice, "_LEAST_AGE", _FLAT),),
+    "length of values": ((state_choice, "_LENGTH", _FLAT),),
+    "no noise among values": ((state_fold, "is_noise", _no),),
+    "telling line of a result": ((outline, "_telling", _zero),),
+    "failing lines": ((outline, "_FAILED", _NEVER),),
+    "first hit of a search": ((outline, "_PLACE", _NEVER),),
+    "numbered lines left out": ((outline, "_NUMBERED", _NEVER),),
+    "length power": ((outline, "_LENGTH_POWER", 1.0),),
+    "worth of the user": ((outline, "_USER", 1.0),),
+    "worth of conclusions": ((outline, "_CONCLUDING", 1.0),),
+    "worth of calls": ((outline, "_CALL", 1.0),),
+    "newer lines first": ((outline, "_OLDEST", _FLAT),),
+    "words of others": ((state, "_MOST_GIVEN", 0),),
+    "second look at the plan": ((compressor, "withdrawn", _no_second_look),),
+}
+"""What switches each heuristic off."""
+
+EVERYTHING = "all"
+
+
+class Data(msgspec.Struct, frozen=True):
+    """Where the recorded data is, which half of it counts, and whether a sample is enough."""
+
+    folder: Path
+    half: str
+    quick: bool
+
+    @property
+    def sessions(self) -> list[Trajectory]:
+        """Return the recorded conversations."""
+        recorded = _recorded(self.folder / "trajectories.jsonl.gz")
+        return [one for one in recorded if is_in(self.half, one.id)]
+
+
+@cache
+def _recorded(path: Path) -> list[Trajectory]:
+    return read_trajectories(path)
+
+
+Units = dict[str, list[float]]
+"""The figures of each session by name, more being better."""
+
+
+def _agreement(data: Data) -> Units:
+    cases = list(compactions.cases(data.sessions))[:: 2 if data.quick else 1]
+    found = [compactions.measured(case) for case in cases]
+    return {
+        "agreement": [one.agreement for one in found],
+        "sentences": [one.sentences for one in found],
+        "conclusions": [one.conclusions for one in found if one.conclusions is not None],
+        "words": [1 - one.wordless for one in found],
+    }
+
+
+def _statements(data: Data) -> Units:
+    around = surroundings.surroundings(data.sessions, data.folder, data.half)
+    found = [surroundings.played(one, seed) for one in around for seed in range(2)]
+    return {"statements": [one.share for one in found]}
+
+
+def _instructions(data: Data) -> Units:
+    try:
+        given = instructions.instructions()
+    except ImportError:
+        return {}
+    [session] = instructions.sessions(data.sessions)[:1]
+    places = instructions.PLACES[3:] if data.quick else instructions.PLACES
+    found = [instructions.is_kept(session, place, one) for place in places for one in given]
+    return {"instructions": list(map(float, found))}
+
+
+def _values(data: Data) -> Units:
+    coding = [one for one in data.sessions if needed.kind_of(one) == "coding"]
+    chosen = coding[:: 4 * _EVERY if data.quick else _EVERY]
+    units: Units = {f"old, {budget:,}": [] for budget in _BUDGETS}
+    units |= {f"first, {budget:,}": [] for budget in _BUDGETS}
+    for one in needed.run(chosen, _BUDGETS, [OURS], 1):
+        for (budget, _), score in one.scores.items():
+            if score.old:
+                units[f"old, {budget:,}"].append(score.old_kept / score.old)
+            if score.first:
+                units[f"first, {budget:,}"].append(score.first_kept / score.first)
+    return units
+
+
+def _plain_words(data: Data) -> Units:
+    cases = facts.planted_cases("a", "plain words", 1 if data.quick else _PLANTED_SEEDS)
+    each = len(planted.KINDS)
+    found = [
+        facts.kept_of_each(cases[at : at + each], facts.carried)
+        for at in range(0, len(cases), each)
+    ]
+    return {f"words, {kind}": [one[kind] for one in found] for kind in planted.KINDS}
+
+
+def _labelled(data: Data) -> Units:
+    kept = []
+    for one in sessions("A", _KIT_SEEDS[: 3 if data.quick else None]):
+        most = int(_KIT_SHARE * sum(len(said.text) for said in one.said))
+        found = found_in(kits.compressed(one.said, most), one)
+        kept.append(found.kept / found.values)
+    return {"labelled": kept}
+
+
+MEASURES: tuple[Callable[[Data], Units], ...] = (
+    _agreement, _statements, _instructions, _values, _plain_words, _labelled,
+)  # fmt: skip
+
+
+def units_of(name: str, number: int, data: Data) -> Units:
+    """Return a measure without one heuristic; "" is with all of them."""
+    with ExitStack() as without:
+        for target, attribute, other in ABLATIONS.get(name, ()):
+            without.enter_context(patch.object(target, attribute, other))
+        return MEASURES[number](data)
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """How much a figure falls without a heuristic, and the standard error of that."""
+
+    before: float
+    after: float
+    error: float
+
+    @property
+    def loses(self) -> bool:
+        """Return whether the fall is more than noise."""
+        return self.before - self.after > max(_LEAST, _ERRORS * self.error)
+
+    @property
+    def gains(self) -> bool:
+        """Return whether the figure rises by more than noise."""
+        return self.after - self.before > max(_LEAST, _ERRORS * self.error)
+
+    def __str__(self) -> str:
+        change = f"{self.after - self.before:+.3f}"
+        return f"{change}{'*' if self.loses else '+' if self.gains else ' '}"
+
+
+def difference(before: Sequence[float], after: Sequence[float]) -> Difference:
+    """Return the difference of a figure over the same sessions."""
+    each = [one - other for one, other in zip(before, after, strict=True)]
+    error = stdev(each) / sqrt(len(each)) if len(each) > 1 else 0.0
+    return Difference(mean(before), mean(after), error)
+
+
+def run(names: Sequence[str], data: Data, jobs: int) -> tuple[str, list[str]]:
+    """Return the table of these heuristics, and the names of those without which no figure falls."""
+    tasks = [(name, number) for number in range(len(MEASURES)) for name in ("", *names)]
+    given = [name for name, _ in tasks], [number for _, number in tasks], [data] * len(tasks)
+    if jobs == 1:
+        found = list(map(units_of, *given))
+    else:
+        with ProcessPoolExecutor(jobs) as pool:
+            found = list(pool.map(units_of, *given))
+    units: dict[str, Units] = {}
+    for (name, _), each in zip(tasks, found, strict=True):
+        units.setdefault(name, {}).update(each)
+    return _shown(names, units)
+
+
+def _shown(names: Sequence[str], units: Mapping[str, Units]) -> tuple[str, list[str]]:
+    whole = {figure: values for figure, values in units[""].items() if values}
+    rows: list[list[object]] = [["with all", "", *map(mean, whole.values())]]
+    useless = []
+    for name in names:
+        found = {one: difference(values, units[name][one]) for one, values in whole.items()}
+        losing = [one for one, change in found.items() if change.loses]
+        if not losing:
+            useless.append(name)
+        rows.append([f"without: {name}", len(losing), *map(str, found.values())])
+    shown = table(("", "lose", *whole), rows)
+    return f"{shown}\n* falls, + rises by more than two standard errors", useless
