@@ -22,7 +22,7 @@ from tests.docs.pages import DOCS
 PAGES = sorted((DOCS / "reference").glob("**/*.md"))
 _DIRECTIVE = re.compile(r"^\.\. auto(class|function|data|module):: (\S+)$", re.MULTILINE)
 # A manager's parts and its wrapper of a summarizer, which callers do not need.
-_INNER = {"Asker", "Core", "Summarizers", "DIGEST"}
+_INNER = {"Asker", "Core", "Summarizers", "OUTLINE"}
 
 
 def _directives(page: Path) -> list[tuple[str, str]]:
