@@ -33,6 +33,7 @@ _TITLES: Final = {
 }
 _SPEAKERS: Final = {"user": "user", "said": "assistant", "did": "did"}
 TURNS: Final = tuple(_SPEAKERS)  # sections that are shown together, turn by turn
+TOLD: Final = ("said", "did")  # those that a model's summary replaces
 MESSAGES: Final = ("constraint", "user", "said")  # sections that quote messages
 _NUMBERED: Final = ("rule", "context")  # other sections that name the entry
 LISTED_SECTIONS: Final = ("value", "other")  # of short texts that share one line

@@ -23,7 +23,7 @@ from memman.entries import NO_JSON, Entry, encode_json, note_of
 from memman.errors import EntryNotFound, StoreError
 from memman.protocols import Snapshot, StoredItem
 from memman.records import Added, Compressed, Record, StateSetter
-from memman.state import State
+from memman.state import State, is_users_message
 
 Price = Callable[[Entry], int]
 STATE_INDEX = -2
@@ -58,7 +58,7 @@ class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer
     @property
     def is_users(self) -> bool:
         """Whether this is a message of the user."""
-        return self.entry.role == "user" and self.entry.type == "message"
+        return is_users_message(self.entry)
 
     @property
     def is_asked(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Literal
 
 import msgspec
@@ -115,20 +115,20 @@ def _only_clipped(item: Item) -> bool:
 
 def replacements_of(view: View) -> tuple[Replacement, ...]:
     """Return the changes of a view as they are recorded; neighbours that the outline covers are one run."""
+    items = (item for group in view.groups for item in group.items)
     found: list[Replacement] = []
-    outlined: list[str] = []
-    for item in (item for group in view.groups for item in group.items):
-        ids = tuple(each.entry.id for each in item.run)
-        if item.method == "outline":
-            outlined += ids
-            continue
+    for outlined, run in groupby(items, lambda item: item.method == "outline"):
         if outlined:
-            found.append(Replacement(tuple(outlined), None, "outline"))
-            outlined = []
-        if item.method is not None:
-            found.append(Replacement(ids, item.entry, item.method, item.into))
-    if outlined:
-        found.append(Replacement(tuple(outlined), None, "outline"))
+            ids = tuple(each.entry.id for item in run for each in item.run)
+            found.append(Replacement(ids, None, "outline"))
+            continue
+        found += [
+            Replacement(
+                tuple(each.entry.id for each in item.run), item.entry, item.method, item.into
+            )
+            for item in run
+            if item.method is not None
+        ]
     return tuple(found)
 
 

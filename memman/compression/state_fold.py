@@ -40,7 +40,7 @@ from memman.compression.working_set import (
     used_values,
 )
 from memman.entries import Entry, attributed, speaker_of
-from memman.state import ARROW, KEEP, MESSAGES, Keeps, State, is_constraint, is_users_message
+from memman.state import ARROW, KEEP, MESSAGES, TOLD, Keeps, State, is_constraint, is_users_message
 
 logger = logging.getLogger("memman")
 _SHORT: Final = 400  # characters of a short message of the user
@@ -81,7 +81,7 @@ class Fold:
     def _load(self, before: State) -> None:
         """Add the items of the outline so far, without what a model's summary has now."""
         for item in before.items:
-            if item.section in ("said", "did") and item.seq <= self._told:
+            if item.section in TOLD and item.seq <= self._told:
                 continue
             ids = tuple(before.sources[n] for n in item.sources if before.sources[n])
             found = Found(item.section, item.key, item.text, ids, item.seq, item.score, item.part)

@@ -18,26 +18,16 @@ from memman.formats.wire.tables import needs_of
 from memman.protocols import Call, Format, Turn
 from memman.window import Window, WindowItem
 
-_CALL = Call(
-    Entry(
-        id="",
-        type="tool_call",
-        role="assistant",
-        content="{}",
-        timestamp=datetime.min.replace(tzinfo=UTC),
-        name="tool",
-    ),
-    "call",
-    "call",
-    Entry(
-        id="",
-        type="tool_result",
-        role="tool",
-        content="a",
-        timestamp=datetime.min.replace(tzinfo=UTC),
-        name="tool",
-    ),
+_CALLED = Entry(
+    id="",
+    type="tool_call",
+    role="assistant",
+    content="{}",
+    timestamp=datetime.min.replace(tzinfo=UTC),
+    name="tool",
 )
+_RETURNED = msgspec.structs.replace(_CALLED, type="tool_result", role="tool", content="a")
+_CALL = Call(_CALLED, "call", "call", _RETURNED)
 _EXCHANGE = Turn("assistant", (), (_CALL,), (_CALL,))  # whose framing is measured
 
 

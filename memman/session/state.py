@@ -13,7 +13,7 @@ from memman.config import Budget
 from memman.counting import TokenCounter
 from memman.entries import Entry, is_of_tool
 from memman.session.shared import Shared
-from memman.state import Covered, Keeps, State, is_constraint, state_text
+from memman.state import TOLD, Covered, Keeps, State, is_constraint, state_text
 from memman.window import ActiveState, Window, WindowItem
 
 _SHARE_OF_TRIMMED = 6  # of a smaller budget, for the block of a context that is trimmed; above 15 %
@@ -49,7 +49,8 @@ class NextState:
         self._leaving = [redact(entry) for entry in _leaving(after, goal.recall)]
         self._counter = counter
         self._shared = shared
-        self._made: tuple[State | None, State | None] | None = None  # the outline before and after
+        # The outline before, its counts if they were lost, and the outline after.
+        self._made: tuple[State | None, Covered | None, State | None] | None = None
 
     def is_for(self, after: View, goal: Goal) -> bool:
         """Return whether the same entries leave for a view, to the same summary or none."""
@@ -63,23 +64,25 @@ class NextState:
         goal, after = self._goal, self._after
         if not self._memory and not goal.outline_tokens:
             return None
-        before = self._before(window)
-        if before is not None and covered is not None:
-            before = msgspec.structs.replace(before, covered=covered)
-        if self._made is None or self._made[0] is not before:
-            made = carry(
+        stored = None if window.state is None else window.state.state
+        made = self._made
+        if made is None or made[0] is not stored or made[1] != covered:
+            before = self._before(window)
+            if before is not None and covered is not None:
+                before = msgspec.structs.replace(before, covered=covered)
+            after_it = carry(
                 before,
                 self._leaving,
                 after.shown(),
-                _room_beside(after, goal),
+                _room_beside(after, goal, self._told),
                 self._counter.count_text,
                 self._shared.keeps,
                 self._memory,
                 goal.recall,
                 self._told,
             )
-            self._made = before, made
-        return self._made[1]
+            self._made = made = stored, covered, after_it
+        return made[2]
 
     def _before(self, window: Window) -> State | None:
         """Return the window's block, redacted once more if another manager may have made it."""
@@ -108,7 +111,7 @@ def turns_so_far(window: Window, counter: TokenCounter) -> Entry | None:
     active = window.state
     if active is None:
         return None
-    told = [item for item in active.state.items if item.section in ("said", "did")]
+    told = [item for item in active.state.items if item.section in TOLD]
     text = state_text(told, None)
     if not text:
         return None
@@ -116,10 +119,10 @@ def turns_so_far(window: Window, counter: TokenCounter) -> Entry | None:
     return msgspec.structs.replace(entry, token_count=counter.count_entry(entry))
 
 
-def _room_beside(after: View, goal: Goal) -> int:
+def _room_beside(after: View, goal: Goal, told: int) -> int:
     """Return the tokens of the outline: those planned, and more if the target leaves room."""
     planned = goal.state_tokens
-    most = goal.budget.state_tokens if _told_in(after) else goal.outline_tokens
+    most = goal.budget.state_tokens if told else goal.outline_tokens
     room = max(planned, min(most, goal.tokens + planned - after.tokens))
     return max(0, min(room, goal.limit + planned - after.tokens))
 
