@@ -341,7 +341,7 @@ def test_images_are_not_loaded_and_long_lines_wrap(browser: Any, folder: Path) -
     page.click("#list .row[aria-selected=true]")
     assert page.locator("#detail pre + button").is_visible()
     page.keyboard.press("Escape")
-    assert find(page, "LONG-9000") == "1 of 2"
+    assert find(page, "LONG-9000") == "1 of 1"  # the window shows it: the outline does not
     page.click("#list .row[aria-selected=true]")
     assert emphasised(page, "#detail pre") == ["LONG-9000"]
     width = page.evaluate("() => document.documentElement.scrollWidth")
