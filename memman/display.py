@@ -15,6 +15,7 @@ from typing import Final
 _MOST: Final = 200  # characters
 _MOST_SAID: Final = 1_000  # characters of an error, which may quote a whole conversation
 _MOST_KEYS: Final = 8
+LINE: Final = 120  # characters of a text on one line
 _KINDS: Final = ("role", "type")  # keys of a message whose values are shown
 _ALIKE: Final = 0.7  # of 1; below it, `nope` is like `openai`
 
@@ -147,3 +148,9 @@ def _marks() -> str:
         if unicodedata.category(chr(code)) in ("Mn", "Me")
     ]
     return "".join(found)
+
+
+def line_of(text: str, most: int = LINE) -> str:
+    """Return a text as a single line without control characters, cut to `most` characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."

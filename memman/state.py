@@ -12,10 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
+from memman.display import line_of
 from memman.entries import Entry, TokenCount, attributed
 from memman.summary_metadata import Number, Time, ToolName
 
@@ -117,7 +119,9 @@ class Covered(msgspec.Struct, frozen=True, omit_defaults=True):
         ]
         if self.tools:
             ranked = sorted(self.tools.items(), key=lambda tool: (-tool[1], tool[0]))
-            named = [f"{_line(name)} {times:,}" for name, times in ranked[:_MOST_TOOLS]]
+            named = [
+                f"{line_of(name, _MOST_NAME)} {times:,}" for name, times in ranked[:_MOST_TOOLS]
+            ]
             if others := sum(times for _, times in ranked[_MOST_TOOLS:]):
                 named.append(f"others {others:,}")
             calls = _counted(sum(self.tools.values()), "tool call", "tool calls")
@@ -133,10 +137,6 @@ NOTHING_COVERED: Final = Covered()
 def is_users_message(entry: Entry) -> bool:
     """Return whether an entry is a message of the user."""
     return entry.type == "message" and entry.role == "user"
-
-
-def _line(name: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in name).split())[:_MOST_NAME]
 
 
 def _minute(time: datetime) -> str:
@@ -242,6 +242,7 @@ def _body(section: str, items: list[StateItem]) -> str:
     return "\n".join(f"- {indented(line)}" for line in (single, *spaced) if line)
 
 
+@lru_cache(4_096)
 def directory_of(value: str) -> str:
     """Return the directory of a path, with its slash; "" if a list cannot name it once for several."""
     directory, slash, name = value.rpartition("/")

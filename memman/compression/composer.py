@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -13,8 +13,7 @@ from memman.summary_metadata import summary_draft
 
 SMALLEST_SUMMARY: Final = 16  # tokens: a smaller summary conveys nothing
 _CUT: Final = " [...]"
-_ROUNDS: Final = 8
-_FULL: Final = 0.985  # of the tokens is near enough
+_NEAR: Final = 0.97  # of the tokens, so that the next text fits
 
 
 class Composer:
@@ -40,34 +39,12 @@ class Composer:
         return self._make_entry(msgspec.structs.replace(self._draft, content=text))
 
     def clipped(self, text: str, cap: int) -> Entry:
-        """Return the summary with as much of a reply's beginning as fits."""
-        return self.entry(longest(cap, self._count, lambda room: _beginning(text, room)))
-
-    def _count(self, text: str) -> int:
-        return self.entry(text).token_count.tokens
-
-
-def longest(tokens: int, count: Callable[[str], int], composed: Callable[[int], str]) -> str:
-    """Return the longest text of at most `tokens` tokens that `composed` makes for some room in
-    characters.
-    """
-    fits, over = 0, 0  # the largest room that fits, the smallest that does not; 0 if unknown
-    room, best = tokens * 4, ""
-    for _ in range(_ROUNDS):
-        text = composed(room)
-        cost = count(text)
-        if cost <= tokens:
-            fits = room
-            if cost >= _FULL * tokens or len(text) < room // 2 or text == best:
-                return max(best, text, key=len)
-            best = max(best, text, key=len)
-        else:
-            room = over = min(room, len(text))  # the text may be shorter than its room
-        guess = int(room * tokens * 0.99 / max(cost, 1))
-        room = guess if fits < guess and (not over or guess < over) else (fits + over) // 2
-        if room <= fits:
-            break
-    return best
+        """Return the summary with the beginning of a reply that fits."""
+        room, made = len(text), self.entry(text)
+        while made.token_count.tokens > cap and room:
+            room = min(room - 1, int(room * _NEAR * cap / made.token_count.tokens))
+            made = self.entry(_beginning(text, room))
+        return made
 
 
 def _beginning(text: str, room: int) -> str:

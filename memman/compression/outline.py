@@ -19,7 +19,8 @@ from typing import Final
 from memman.compression.state_items import ENDING, PASTED, Found
 from memman.compression.user_messages import ENDS
 from memman.compression.words import words_of
-from memman.compression.working_set import decoded, line_of
+from memman.compression.working_set import decoded
+from memman.display import line_of
 from memman.entries import Entry
 
 LEAST_WORDS: Final = 3  # of a line of a long message, and of a conclusion

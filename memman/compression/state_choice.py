@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import filterfalse
 from math import inf
@@ -23,7 +23,8 @@ from memman.compression.state_items import (
 )
 from memman.compression.user_messages import ASKED, label_of
 from memman.compression.words import sure_values, words_of
-from memman.compression.working_set import decoded, line_of, open_tasks
+from memman.compression.working_set import decoded, open_tasks
+from memman.display import line_of
 from memman.entries import Entry, attributed, speaker_of
 from memman.state import KEEP, LISTED_SECTIONS, TURNS, directory_of, title_of
 
@@ -206,23 +207,32 @@ class Choice:
                 filterfalse(self._is_shown, items), min(share * room, most + share * room / 2)
             )
         if self._covering is None:
-            self._covering = list(self._cover.order(chosen.items))
+            self._covering = list(self._cover.order(chosen.items.values()))
         chosen.add(self._covering, room)
         chosen.add(self._short, room)  # those without a new word
         chosen.add(filterfalse(self._is_shown, self._sections["value"]), _MORE_VALUES * room)
-        return self._in_order(chosen)
+        return self._in_order(chosen.items)
 
     def kept(self, room: int, chosen: Iterable[Found]) -> list[Found]:
         """Return the things for the next compression: the chosen ones, and about as many again."""
-        kept = _Chosen(int(_MEMORY * room))
-        kept.add(chosen, kept.room, needed=True)
-        kept.add(self._waiting, kept.room)
-        kept.add(self._sections["value"], _VALUES * kept.room)
-        for items, share, _ in self._worth:
-            kept.add(items, share * kept.room)
-        kept.add(self._covering or (), kept.room)
-        for name in self._sections:
-            kept.add(self._sections[name] if name not in TURNS else (), kept.room)
+        room = int(_MEMORY * room)
+        kept = {id(item): item for item in chosen}
+        left: float = room - sum(map(cost_of, kept.values()))
+        further: list[tuple[Iterable[Found], float]] = [
+            (self._waiting, 1.0),
+            (self._sections["value"], _VALUES),
+            *((items, share) for items, share, _ in self._worth),
+            (self._covering or (), 1.0),
+            *((items, 1.0) for name, items in self._sections.items() if name not in TURNS),
+        ]
+        for items, share in further:
+            most = min(left, share * room)
+            for item in items:
+                cost = cost_of(item)
+                if cost <= most and id(item) not in kept:
+                    kept[id(item)] = item
+                    most -= cost
+                    left -= cost
         return self._in_order(kept)
 
     def _by_worth(self) -> Iterator[tuple[Sequence[Found], float, float]]:
@@ -260,12 +270,11 @@ class Choice:
             seen = self._seen[id(item)] = self._view.has(item)
         return seen
 
-    def _in_order(self, chosen: _Chosen) -> list[Found]:
-        """Return the chosen things in the order of the text."""
-        ids = set(map(id, chosen.items))
+    def _in_order(self, chosen: Mapping[int, Found]) -> list[Found]:
+        """Return the chosen things, which are given by their id(), in the order of the text."""
         listed: list[Found] = []
         for name, items in self._sections.items():
-            found = [item for item in items if id(item) in ids]
+            found = [item for item in items if id(item) in chosen]
             if name not in LISTED_SECTIONS and not name.startswith(KEEP):
                 found.sort(key=lambda item: (item.seq, item.part))
             listed += found
@@ -276,36 +285,31 @@ class _Chosen:
     """The things that were chosen for a room, and the room that is left."""
 
     def __init__(self, room: int) -> None:
-        self.room = room
-        self.items: list[Found] = []
+        self.items: dict[int, Found] = {}  # by id()
         self._left: float = room
-        self._ids: set[int] = set()
         self._sections: set[str] = set()
         self._directories: set[str] = set()
         self._texts: list[str] = []  # of the things that are no values
         self._known = ""  # the values
-        self._runs: set[str] = set()  # the whole words of both
         self._joined: tuple[int, str] = 0, ""  # the texts in one
 
-    def add(self, items: Iterable[Found], most: float, needed: bool = False) -> None:
+    def add(self, items: Iterable[Found], most: float) -> None:
         """Choose things in their order, as long as they fit `most` characters and what is left."""
         left = min(most, self._left)
         misses = 0
         for item in items:
-            if (left < _LEAST_LEFT or misses > _MISSES) and not needed:
+            if left < _LEAST_LEFT or misses > _MISSES:
                 break
-            if id(item) in self._ids:
+            if id(item) in self.items:
                 continue
             cost = self._cost(item)
-            if not needed and (cost > left or self._is_repeated(item)):
+            if cost > left or self._is_repeated(item):
                 misses += cost > left
                 continue
             left -= cost
             self._left -= cost
-            self.items.append(item)
-            self._ids.add(id(item))
+            self.items[id(item)] = item
             self._sections.add(item.section)
-            self._runs.update(_runs_of(item.text))
             if item.section in LISTED_SECTIONS:
                 self._directories.add(directory_of(item.text))
                 self._known += f"\n{item.text}"
@@ -326,7 +330,7 @@ class _Chosen:
 
     def _is_repeated(self, item: Found) -> bool:
         """Return whether a value is in a text that was chosen."""
-        if item.section not in LISTED_SECTIONS or not self._runs.issuperset(_runs_of(item.text)):
+        if item.section not in LISTED_SECTIONS:
             return False
         if self._joined[0] != len(self._texts):
             self._joined = len(self._texts), "\n".join(self._texts)[-_MOST_SEARCHED:]
@@ -351,8 +355,3 @@ def _repeated_last(items: Sequence[Found]) -> list[Found]:
         seen.add(item.said)
     later = set(map(id, again))
     return [item for item in items if id(item) not in later] + again
-
-
-def _runs_of(text: str) -> list[str]:
-    """Return the whole words of a text: another text has it, whole, only if that one has all of them."""
-    return re.findall(rf"{_JOINED}+", text)

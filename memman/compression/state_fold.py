@@ -29,16 +29,15 @@ from memman.compression.user_messages import (
 )
 from memman.compression.working_set import (
     LISTED,
-    MOST,
     NAMED,
     decoded,
     is_noise,
-    line_of,
     open_tasks,
     other_values,
     paths_of,
     used_values,
 )
+from memman.display import LINE, line_of
 from memman.entries import Entry, attributed, speaker_of
 from memman.state import ARROW, KEEP, MESSAGES, TOLD, Keeps, State, is_constraint, is_users_message
 
@@ -256,7 +255,7 @@ def _texts(answer: object) -> list[str]:
     texts = list(islice(answer, _MOST_TEXTS))
     if wrong := next((text for text in texts if not isinstance(text, str)), None):
         raise TypeError(f"it returned {type(wrong).__name__}, not a text")
-    return [line_of(text, 4 * MOST) for text in texts]
+    return [line_of(text, 4 * LINE) for text in texts]
 
 
 def _identity(found: Found) -> tuple[str, str]:

@@ -6,14 +6,14 @@ Values come from tools and are not trusted: each is a single line without contro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from memman.compression.words import sure_values
+from memman.display import LINE, line_of
 from memman.entries import Entry, json_or
 
 LEAST: Final = 4  # characters of a value
-MOST: Final = 120
 # The weights of a value's first use in a call, and of each further one.
 USED: Final = (3.0, 2.0)
 COMMAND: Final = (1.0, 3.0)
@@ -47,8 +47,8 @@ def used_values(arguments: object) -> dict[str, tuple[float, float]]:
     A path or an identifier is likely to be used again; a command or a plain word is once it was repeated.
     """
     found: dict[str, tuple[float, float]] = {}
-    for text in _strings(arguments):
-        if LEAST <= len(text) <= MOST and is_line(text):
+    for text in _strings(arguments, _STATUS):
+        if LEAST <= len(text) <= LINE and text.isprintable():
             if is_noise(text):
                 continue
             if " " not in text and _IDENTIFIER.search(text) and not _PATTERN.search(text):
@@ -66,8 +66,8 @@ def decoded(call: Entry) -> object:
     return json_or(call.text, call.text)
 
 
-def _strings(value: object) -> Iterator[str]:
-    """Return the strings in decoded JSON, in order."""
+def _strings(value: object, without: Sequence[str] = ()) -> Iterator[str]:
+    """Return the strings in decoded JSON, in order, except those with these keys."""
     waiting, seen = [value], 0
     while waiting and seen < _MOST_STRINGS:
         value = waiting.pop()
@@ -77,7 +77,7 @@ def _strings(value: object) -> Iterator[str]:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield str(value)
         elif isinstance(value, dict):
-            waiting += reversed([one for name, one in value.items() if name not in _STATUS])
+            waiting += reversed([one for name, one in value.items() if name not in without])
         elif isinstance(value, list):
             waiting += reversed(value)
 
@@ -91,7 +91,7 @@ def paths_of(text: str) -> dict[str, None]:
         if "/" in chunk and "</" not in chunk:
             for run in _RUN.findall(chunk):
                 path = run.rstrip(".+-@~/")
-                if LEAST <= len(path) <= MOST and "//" not in path and _PATH.match(path):
+                if LEAST <= len(path) <= LINE and "//" not in path and _PATH.match(path):
                     found[path] = None
     return found
 
@@ -109,17 +109,6 @@ def other_values(text: str) -> list[str]:
 def is_noise(value: str) -> bool:
     """Return True for a time, a hash or a plain number, which are rarely needed again."""
     return _OPEN.fullmatch(value) is not None
-
-
-def is_line(text: str) -> bool:
-    """Return True if a text has no line end and no control character."""
-    return text.isprintable()
-
-
-def line_of(text: str, most: int = MOST) -> str:
-    """Return a text as a single line without control characters, cut to `most` characters."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split())
-    return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
 def open_tasks(arguments: object) -> list[str] | None:
