@@ -20,11 +20,20 @@ from unittest.mock import patch
 
 import msgspec
 
-from benchmarks import compactions, facts, instructions, kits, needed, planted, surroundings
+from benchmarks import (
+    compactions,
+    facts,
+    findings,
+    instructions,
+    kits,
+    needed,
+    planted,
+    surroundings,
+)
 from benchmarks.needed import OURS
 from benchmarks.statements import found_in, sessions
 from benchmarks.tables import table
-from benchmarks.trajectories import Trajectory, is_in, read_trajectories
+from benchmarks.trajectories import Message, Trajectory, is_in, read_trajectories
 from memman.compression import (
     outline,
     state,
@@ -43,6 +52,10 @@ _KIT_SEEDS = range(1, 13)
 _PLANTED_SEEDS = 2
 _EVERY = 9  # coding session, of needed values
 _BUDGETS = (4_000, 8_000)
+_FACTS_SHARE = 0.3
+_PASTED = 1_500  # characters on either side of a constraint
+_TIMES = 10
+_SOME = 3  # compaction that is compressed ten times
 _LEAST = 0.001
 _ERRORS = 2  # standard errors
 
@@ -95,7 +108,6 @@ def _times(_texts: object) -> Counter[str]:
 ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "rules of the user": ((state_fold, "is_firm", _no),),
     "words of habits": ((user_messages, "_words_in", _no_words),),
-    "rules of system messages": ((state_fold, "is_rule", _no), (state_fold, "label_of", _no_text)),
     "KEY: value replaces": ((state_fold, "exact_label", _no_text),),
     "statements first": (
         (state_choice, "ASKED", ()),
@@ -109,12 +121,10 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "share of long messages": ((state_choice, "_LONG_MESSAGES", 0.0),),
     "share of rules in long messages": ((state_choice, "_RULE_PIECES", 0.0),),
     "beginning of the first message": ((state_choice, "_FIRST", 0.0),),
-    "share of system rules": ((state_choice, "_SYSTEM_RULES", 0.0),),
     "share of tasks": ((state_choice, "_TASKS", 0.0),),
     "share of endings": ((state_choice, "_ENDINGS", 0.0),),
     "share of steps": ((state_choice, "_STEPS", 0.0),),
     "share of values": ((state_choice, "_VALUES", 0.0),),
-    "further values": ((state_choice, "_MORE_VALUES", 0.0),),
     "repeated last": ((state_choice, "_repeated_last", list),),
     "lines that tell": ((state_choice, "_tells", _yes),),
     "shown things left out": ((state_choice.Shown, "has", _no),),
@@ -124,7 +134,6 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "no noise among values": ((state_fold, "is_noise", _no),),
     "telling line of a result": ((outline, "_telling", _zero),),
     "failing lines": ((outline, "_FAILED", _NEVER),),
-    "first hit of a search": ((outline, "_PLACE", _NEVER),),
     "numbered lines left out": ((outline, "_NUMBERED", _NEVER),),
     "length power": ((outline, "_LENGTH_POWER", 1.0),),
     "worth of the user": ((outline, "_USER", 1.0),),
@@ -173,10 +182,53 @@ def _agreement(data: Data) -> Units:
     }
 
 
+def _again(data: Data) -> Units:
+    cases = list(compactions.cases(data.sessions))[:: _SOME * (2 if data.quick else 1)]
+    found = [compactions.measured(case, _TIMES) for case in cases]
+    return {
+        "agreement, 10 times": [one.agreement for one in found],
+        "sentences, 10 times": [one.sentences for one in found],
+    }
+
+
 def _statements(data: Data) -> Units:
     around = surroundings.surroundings(data.sessions, data.folder, data.half)
-    found = [surroundings.played(one, seed) for one in around for seed in range(2)]
-    return {"statements": [one.share for one in found]}
+    seeds = range(2 if data.quick else 6)
+    found = [surroundings.played(one, seed) for one in around for seed in seeds]
+    return {
+        "statements": [one.share for one in found],
+        "target used": [mean(one.used) for one in found],
+    }
+
+
+def _facts(data: Data) -> Units:
+    units: Units = {}
+    for name, cases_of in facts.KINDS.items():
+        cases = list(cases_of(data.folder, data.half))[:: 8 if data.quick else 2]
+        units[name] = [facts.recall([one], facts.carried, _FACTS_SHARE).kept for one in cases]
+    return units
+
+
+def _pasted(data: Data) -> Units:
+    cases = [
+        (kind, msgspec.structs.replace(case, messages=tuple(map(_in_a_paste, case.messages))))
+        for kind, case in facts.planted_cases("a", "plain words", 1 if data.quick else 2)
+    ]
+    found = [case for kind, case in cases if kind == "constraint"]
+    return {"pasted": [facts.recall([one], facts.carried, _KIT_SHARE).kept for one in found]}
+
+
+def _in_a_paste(message: Message) -> Message:
+    """Return a message of the user between many lines of program text."""
+    if message["role"] != "user":
+        return message
+    paste = "\n".join(f"    at frame_{n}(worker.py:{n})" for n in range(_PASTED // 32))
+    return {**message, "content": f"{paste}\n{message['content']}\n{paste}"}
+
+
+def _findings(data: Data) -> Units:
+    scores = [findings.play(seed) for seed in range(3 if data.quick else 8)]
+    return {"findings": [one.there / one.asked for one in scores]}
 
 
 def _instructions(data: Data) -> Units:
@@ -215,16 +267,19 @@ def _plain_words(data: Data) -> Units:
 
 
 def _labelled(data: Data) -> Units:
-    kept = []
+    found = []
     for one in sessions("A", _KIT_SEEDS[: 3 if data.quick else None]):
         most = int(_KIT_SHARE * sum(len(said.text) for said in one.said))
-        found = found_in(kits.compressed(one.said, most), one)
-        kept.append(found.kept / found.values)
-    return {"labelled": kept}
+        found.append(found_in(kits.compressed(one.said, most), one))
+    return {
+        "labelled": [one.kept / one.values for one in found],
+        "not stale": [1 - one.stale / one.updates for one in found],
+    }
 
 
 MEASURES: tuple[Callable[[Data], Units], ...] = (
-    _agreement, _statements, _instructions, _values, _plain_words, _labelled,
+    _agreement, _again, _statements, _findings, _instructions, _values, _facts, _plain_words, _pasted,
+    _labelled,
 )  # fmt: skip
 
 

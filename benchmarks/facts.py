@@ -208,6 +208,13 @@ def _dialogue_cases(dialogue: dict[str, Any]) -> Iterator[Case]:
             yield Case(tuple(messages), frozenset(words), words=True)
 
 
+KINDS: dict[str, Callable[[Path, str], Iterator[Case]]] = {
+    "tau-bench": tau_cases,
+    "coding agent": coding_cases,
+    "LoCoMo": locomo_cases,
+}
+
+
 def _plain_words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
@@ -350,10 +357,9 @@ def measure(
 
     With `every`, only each so manieth case of the coding agent counts, and each second one of the others.
     """
-    makers = {"tau-bench": tau_cases, "coding agent": coding_cases, "LoCoMo": locomo_cases}
     rows: list[list[object]] = []
     goals: list[Goal] = []
-    for kind, cases_of in makers.items():
+    for kind, cases_of in KINDS.items():
         step = every if kind == "coding agent" else min(every, _QUICK_OTHERS)
         cases = list(cases_of(folder, half))[::step]
         facts = sum(len(case.facts) for case in cases)

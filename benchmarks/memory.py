@@ -7,6 +7,7 @@
 - statements: what a user states in recorded conversations of several repositories, and how much of the
   target each compression uses (`benchmarks.surroundings`)
 - instructions: COMPINT's 15, at four places of three sessions (`benchmarks.instructions`)
+- findings: a loop of 200 turns, asked 20 times for what it found earlier (`benchmarks.findings`)
 - needed: values of later calls; old ones, and the first uses among them (`benchmarks.needed`)
 - facts: facts of recorded and generated conversations (`benchmarks.facts`)
 - kits: two public kits, with LoCoMo (`benchmarks.kits`)
@@ -29,7 +30,16 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import mean
 
-from benchmarks import ablations, compactions, facts, instructions, kits, needed, surroundings
+from benchmarks import (
+    ablations,
+    compactions,
+    facts,
+    findings,
+    instructions,
+    kits,
+    needed,
+    surroundings,
+)
 from benchmarks.ablations import ABLATIONS, EVERYTHING, Data
 from benchmarks.compactions import Figures, means
 from benchmarks.goals import Goal, any_failed, report
@@ -41,10 +51,11 @@ Part = tuple[str, list[Goal]]
 """The text of a part, and its goals."""
 
 AGREEMENT = (0.64, 0.62), (0.43, 0.40)  # the aims, and the least that passes until they are reached
-WORDLESS, SHORT_WHOLE, STATEMENTS = 0.03, 0.99, 0.90
+WORDLESS, SHORT_WHOLE, STATEMENTS, FINDINGS = 0.03, 0.99, 0.90, 0.40
 TEN_TIMES = 0.03  # the most that ten compressions may have less than one
 _HELD_SHORT = 0.02
 _HELD_STATEMENTS = 0.35
+_HELD_FINDINGS = 0.80
 _TIMES = 10
 _SEEDS, _QUICK_SEEDS = 8, 1
 _QUICK_CASES = 4  # every so manieth case is compressed ten times
@@ -122,6 +133,16 @@ def compint(data: Data) -> Part:
     return table(headers, rows), [Goal("instructions lost", lost, 0)]
 
 
+def own_findings(data: Data) -> Part:
+    """Measure what an agent still knows of its own findings."""
+    scores = [findings.play(seed) for seed in range(1 if data.quick else _SEEDS)]
+    asked, there = sum(one.asked for one in scores), sum(one.there for one in scores)
+    row = [len(scores), asked, there, mean(one.tokens for one in scores)]
+    headers = ("findings of the agent", "asked", "there", "tokens")
+    goal = Goal("findings lost", 1 - there / asked, 1 - FINDINGS, held=_HELD_FINDINGS)
+    return table(headers, [row]), [goal]
+
+
 def needed_values(data: Data) -> Part:
     """Measure the values that later calls need."""
     sessions = data.sessions[:: _QUICK_NEEDED if data.quick else 1]
@@ -163,6 +184,7 @@ PARTS: dict[str, Callable[[Data], Part]] = {
     "agreement": agreement,
     "instructions": compint,
     "statements": statements,
+    "findings": own_findings,
 }
 
 

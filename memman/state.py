@@ -26,18 +26,17 @@ Keeps = Mapping[str, Callable[[Entry], Iterable[str]]]
 KEEP: Final = "keep:"  # begins the section of a caller's title
 _TITLES: Final = {
     "constraint": "Constraints",
-    "rule": "Rules from earlier messages",
     "turns": "What was said and done, oldest first",
     "task": "Open tasks",
     "context": "Attached contexts",
     "value": "Values in use",
     "other": "Other exact values",
 }
-_SPEAKERS: Final = {"user": "user", "said": "assistant", "did": "did"}
+_SPEAKERS: Final = {"user": "user", "system": "system", "said": "assistant", "did": "did"}
 TURNS: Final = tuple(_SPEAKERS)  # sections that are shown together, turn by turn
 TOLD: Final = ("said", "did")  # those that a model's summary replaces
-MESSAGES: Final = ("constraint", "user", "said")  # sections that quote messages
-_NUMBERED: Final = ("rule", "context")  # other sections that name the entry
+MESSAGES: Final = ("constraint", "user", "system", "said")  # sections that quote messages
+TYPED: Final = ("user", "system")  # those with whole messages or pieces of them
 LISTED_SECTIONS: Final = ("value", "other")  # of short texts that share one line
 GAP: Final = " ... "
 ARROW: Final = " -> "  # between a call and its outcome
@@ -233,7 +232,7 @@ def _body(section: str, items: list[StateItem]) -> str:
     if section == "constraint":
         said = [f"#{item.seq}: {attributed(item.key, item.text)}" for item in items]
         return "\n".join(map(indented, said))
-    if section in _NUMBERED:
+    if section == "context":
         return "\n".join(f"#{item.seq}: {indented(item.text)}" for item in items)
     if section not in LISTED_SECTIONS:
         return "\n".join(f"- {indented(item.text)}" for item in items)
@@ -300,7 +299,7 @@ def _continues(item: StateItem, last: StateItem) -> bool:
     """Return whether an item stands on the line of the one before it."""
     if item.section != last.section or (item.section != "did" and item.key != last.key):
         return False
-    return item.section != "user" or item.seq == last.seq
+    return item.section not in TYPED or item.seq == last.seq
 
 
 def _joined(line: str, last: StateItem, item: StateItem) -> str:
@@ -313,8 +312,8 @@ def _joined(line: str, last: StateItem, item: StateItem) -> str:
         return f"{line.rstrip()}{GAP}#{item.seq}: {item.text}"
     if item.part != last.part + 1:
         return f"{line.rstrip()}{GAP}{item.text}"
-    # The pieces of a user's message have their blanks, so that all of them are the message.
-    return f"{line}{item.text}" if item.section == "user" else f"{line} {item.text}"
+    # The pieces of a message have their blanks, so that all of them are the message.
+    return f"{line}{item.text}" if item.section in TYPED else f"{line} {item.text}"
 
 
 def indented(text: str) -> str:

@@ -371,7 +371,9 @@ def test_interrupt_cancels_an_async_summarizer(make: Make) -> None:
 @pytest.mark.parametrize(
     "error", [ValueError("broken"), asyncio.CancelledError(), SummarizerUnavailable("no network")]
 )
-def test_failing_async_summarizer_falls_back_to_the_outline(make: Make, error: BaseException) -> None:
+def test_failing_async_summarizer_falls_back_to_the_outline(
+    make: Make, error: BaseException
+) -> None:
     memory = make(summarizer=AsyncScriptedSummarizer(Delayed(error, 0.0)))
     fill(memory)
     assert [item.method for item in memory.compress("s").replacements] == ["outline"]

@@ -190,9 +190,7 @@ def test_reason_of_clearing_has_why_no_summary_was_needed() -> None:
     before, steps = reason.split("; ", 1)
     assert before.endswith(" tokens are over max_tokens (6000)")
     assert steps.startswith("cleared ")
-    assert steps.endswith(
-        "; the summarizer was not called: the other steps reached the target"
-    )
+    assert steps.endswith("; the summarizer was not called: the other steps reached the target")
 
 
 def test_automatic_reason_names_the_entries_limit() -> None:

@@ -15,6 +15,7 @@ from memman.window import state_entry
 
 Redact = Callable[[Entry], Entry]
 _NO_CHANGES: Final[Mapping[str, str]] = {}
+_ROLES: Final[Mapping[str, Role]] = {"said": "assistant", "system": "system"}
 
 
 class Redactor:
@@ -67,21 +68,14 @@ def redacted_state(
             return " ".join(text.splitlines()) if one_line else text
         return changed[lost[-1]].strip() if item.section in MESSAGES and not item.part else ""
 
-    def clean_key(item: StateItem, text: str) -> str:
-        """Return the key of an item with this text; "" if it may reveal the old one."""
-        key = item.key
-        if item.section in MESSAGES:
-            return redact(_in_place_of(shown, item, text)).name or ""
-        if text == item.text or item.section == "task" or key in text.lower():
-            return key  # a task's is its tool
-        found = clean(msgspec.structs.replace(item, text=key))
-        return "" if found == key else found
-
     items = []
     for item in state.items:
         text = clean(item)
         if text:
-            items.append(msgspec.structs.replace(item, key=clean_key(item, text), text=text))
+            # The key of a message is its speaker, that of a task its tool, that of a call its id.
+            clean_one = redact(_in_place_of(shown, item, text))
+            key = clean_one.name or "" if item.section in MESSAGES else item.key
+            items.append(msgspec.structs.replace(item, key=key, text=text))
     if tuple(items) == state.items:
         return state
     return msgspec.structs.replace(state, text=state_text(items, state.covered), items=tuple(items))
@@ -92,7 +86,7 @@ def _in_place_of(shown: Entry, item: StateItem, text: str) -> Entry:
     if item.section not in MESSAGES:
         return msgspec.structs.replace(shown, content=text)
     name = item.key or None
-    role: Role = "assistant" if item.section == "said" else "user"
+    role = _ROLES.get(item.section, "user")
     return msgspec.structs.replace(shown, content=text, type="message", role=role, name=name)
 
 

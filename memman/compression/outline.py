@@ -22,6 +22,7 @@ from memman.compression.words import words_of
 from memman.compression.working_set import decoded
 from memman.display import line_of
 from memman.entries import Entry
+from memman.state import TYPED
 
 LEAST_WORDS: Final = 3  # of a line of a long message, and of a conclusion
 _SENTENCE: Final = 500  # characters; a longer one is cut
@@ -43,8 +44,6 @@ _FAILED: Final = re.compile(
 )
 _NUMBERED: Final = re.compile(r"\s*\d+\s?(?:\u2192|\t|\||:)")  # a line of a file that was read
 _ZERO: Final = re.compile(r"(?i)\b(?:no|0|without) (?:errors?|fail)")
-_PLACE: Final = re.compile(r"(?<![\w/])[\w.~@-]*/[^\n:\"']{1,90}:\d+(?=:)")
-_MOST_SEARCHED: Final = 20_000
 _MOST_OUTCOME: Final = 100
 _MOST_ARGUMENT: Final = 90
 _LARGE: Final = 200  # tokens: the size of a smaller result is left out
@@ -85,8 +84,6 @@ def outcome_of(result: Entry) -> str:
         return f"{line_of((failures or [text])[-1], _MOST_OUTCOME)} ({size})"
     if len(text) <= _MOST_OUTCOME and len(text.splitlines()) < 2:
         return f"{line_of(text)} (#{result.seq})" if text else "no output"
-    if place := _PLACE.search(text[:_MOST_SEARCHED]):  # the first hit of a search
-        return f"{line_of(place[0], _MOST_OUTCOME)} ({size})"
     told = max(lines[:_MOST_LINES], key=_telling, default="")
     if _telling(told) < _TELLING_WORDS:  # the end of a program's output often has the result
         told = lines[-1] if lines and _telling(lines[-1]) > 1 else ""
@@ -103,7 +100,7 @@ def _worth(item: Found) -> float:
     """Return the worth of a line against others of its length."""
     if item.section == "did":
         return _CALL
-    if item.section == "user":
+    if item.section in TYPED:
         return _USER if item.score > PASTED else _CALL
     return _CONCLUDING if item.score == ENDING else 1.0
 

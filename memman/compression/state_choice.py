@@ -26,7 +26,7 @@ from memman.compression.words import sure_values, words_of
 from memman.compression.working_set import decoded, open_tasks
 from memman.display import line_of
 from memman.entries import Entry, attributed, speaker_of
-from memman.state import KEEP, LISTED_SECTIONS, TURNS, directory_of, title_of
+from memman.state import KEEP, LISTED_SECTIONS, TURNS, TYPED, directory_of, title_of
 
 _MISSES: Final = 12  # things that are too large for what is left, before a search for others ends
 _MEMORY: Final = 2.0  # times the room of the text, of items that the outline remembers
@@ -45,13 +45,11 @@ _NEWEST_SHORT: Final = 0.1  # short messages of the user, the newest first
 _SHORT_MESSAGES: Final = 0.45  # the other ones, by what they add
 _LONG_MESSAGES: Final = 0.2
 _FIRST: Final = 0.1  # the beginning of a first message that is long
-_SYSTEM_RULES: Final = 0.1
 _TASKS: Final = 0.06
 _CONTEXTS: Final = 0.04
 _KEPT: Final = 0.15  # each section of the caller's own
 _VALUES: Final = 0.32
 _MOST_VALUES: Final = 700  # characters, and half of the share
-_MORE_VALUES: Final = 0.3  # behind everything else
 _ENDINGS: Final = 0.2
 _STEPS: Final = 0.06  # the newest calls
 _VALUED: Final = re.compile(
@@ -63,7 +61,7 @@ _JOINED: Final = r"[^\W\u0e00-\u0eff\u3040-\ud7ff]"
 # Compiled on first use: they take a thirtieth of an import.
 _BEFORE: Final = rf"{_JOINED}|[.-]"
 _AFTER: Final = rf"{_JOINED}|-|\.{_JOINED}"
-_SECTIONS: Final = ("constraint", "rule", *TURNS, "task", "context", "value", "other")  # of a text
+_SECTIONS: Final = ("constraint", *TURNS, "task", "context", "value", "other")  # of a text
 
 
 class Shown:
@@ -75,7 +73,7 @@ class Shown:
         self.values = frozenset(sure_values(text, _MOST_SHOWN))
         self._text = text[:_MOST_SEARCHED]
         self._ids = {entry.id for entry in entries}
-        users = [entry for entry in entries if entry.role == "user"]
+        users = [entry for entry in entries if entry.role in TYPED]
         self._texts = {attributed(speaker_of(entry), entry.text.strip()) for entry in users}
         self._calls = [entry for entry in entries if entry.type == "tool_call"]
 
@@ -177,7 +175,7 @@ class Choice:
         pairs = [
             (item, own)
             for item, own in zip(self._turns, words, strict=True)
-            if item.section == "user" and item.score == SHORT
+            if item.section in TYPED and item.score == SHORT
         ]
         short = [item for item, _ in pairs]
         ranked = list(Cover(short, [own for _, own in pairs], ()).order(()))
@@ -209,8 +207,8 @@ class Choice:
         if self._covering is None:
             self._covering = list(self._cover.order(chosen.items.values()))
         chosen.add(self._covering, room)
-        chosen.add(self._short, room)  # those without a new word
-        chosen.add(filterfalse(self._is_shown, self._sections["value"]), _MORE_VALUES * room)
+        for items in (self._cover.endings(), self._short):  # those without a new word
+            chosen.add(items, room)
         return self._in_order(chosen.items)
 
     def kept(self, room: int, chosen: Iterable[Found]) -> list[Found]:
@@ -241,7 +239,7 @@ class Choice:
         If a number of characters follows, they and half of the share are the most.
         """
         newest = self._turns[::-1]
-        said = [item for item in newest if item.section == "user"]
+        said = [item for item in newest if item.section in TYPED]
         yield self._sections["constraint"], _CONSTRAINTS, inf
         for score, share in (
             (RULE, _RULES),
@@ -253,7 +251,6 @@ class Choice:
         yield self._short, _SHORT_MESSAGES, inf
         first = self._turns[0].seq if self._turns else 0
         yield [item for item in self._turns if item.seq == first], _FIRST, inf
-        yield self._sections["rule"], _SYSTEM_RULES, inf
         yield self._sections["task"], _TASKS, inf
         yield self._sections["context"], _CONTEXTS, inf
         for name, items in self._sections.items():
@@ -341,7 +338,7 @@ class _Chosen:
 
 def _tells(item: Found) -> bool:
     """Return False for a line of a long message that has hardly a word, such as pasted code."""
-    is_piece = item.section == "user" and item.score in (PIECE, RULE_PIECE)
+    is_piece = item.section in TYPED and item.score in (PIECE, RULE_PIECE)
     return not is_piece or len(words_of(item.text)) >= LEAST_WORDS
 
 

@@ -23,8 +23,6 @@ from memman.compression.state_items import (
 from memman.compression.user_messages import (
     exact_label,
     is_firm,
-    is_rule,
-    label_of,
     pieces_of,
 )
 from memman.compression.working_set import (
@@ -39,13 +37,22 @@ from memman.compression.working_set import (
 )
 from memman.display import LINE, line_of
 from memman.entries import Entry, attributed, speaker_of
-from memman.state import ARROW, KEEP, MESSAGES, TOLD, Keeps, State, is_constraint, is_users_message
+from memman.state import (
+    ARROW,
+    KEEP,
+    MESSAGES,
+    TOLD,
+    TYPED,
+    Keeps,
+    State,
+    is_constraint,
+    is_users_message,
+)
 
 logger = logging.getLogger("memman")
 _SHORT: Final = 400  # characters of a short message of the user
 _WHOLE: Final = 1_000  # characters of a message of the user that is not divided
 _EDGE: Final = 2  # pieces at the beginning and at the end of a longer one
-_LINE: Final = 160  # characters of a rule of a system message
 _MOST_TEXTS: Final = 1_000  # of one entry, for a section of the caller's
 
 
@@ -150,22 +157,20 @@ class Fold:
             return
         if is_constraint(entry):
             self._see("constraint", text, entry, 1.0)
-        elif entry.role == "user":
-            self._add_user(entry, text)
-        elif entry.role == "system":
-            self._add_rules(entry, text)
+        elif entry.role in TYPED:
+            self._add_typed(entry, text)
         elif entry.seq > self._told:
             calls = entry.id in self._before_calls or entry.message_id in self._calling
             for part, sentence in sentences_of(text):
                 self._put(_found("said", entry, sentence, SAID if calls else ENDING, part))
 
-    def _add_user(self, entry: Entry, text: str) -> None:
-        """Add a message of the user, whole or in pieces. `KEY: value` replaces an older one of its key."""
+    def _add_typed(self, entry: Entry, text: str) -> None:
+        """Add a message, whole or in pieces. `KEY: value` replaces an older one of its key."""
         pieces = pieces_of(text)
         labels = {label for piece in pieces if (label := exact_label(piece))}
         if labels:
             speaker = speaker_of(entry)
-            said = [(at, item) for at, item in self.found.items() if item.section == "user"]
+            said = [(at, item) for at, item in self.found.items() if item.section in TYPED]
             old = [
                 at for at, item in said if item.key == speaker and exact_label(item.text) in labels
             ]
@@ -184,16 +189,7 @@ class Fold:
                 pieces = [text]
         parts = range(1, 1 + len(pieces)) if len(pieces) > 1 else (0,)
         for part, piece, score in zip(parts, pieces, scores, strict=False):
-            self._put(_found("user", entry, piece, score, part))
-
-    def _add_rules(self, entry: Entry, text: str) -> None:
-        """Add the rules of a system message."""
-        for piece in pieces_of(text):
-            if is_rule(piece) or label_of(piece):
-                line = line_of(piece, _LINE)
-                found = Found("rule", "", line, (entry.id,), entry.seq, 1.0)
-                self.found.pop(_identity(found), None)
-                self._put(found)
+            self._put(_found(entry.role or "user", entry, piece, score, part))
 
     def add_kept(self, leaving: Sequence[Entry], keeps: Keeps) -> None:
         """Add the texts of the caller's own sections."""
@@ -262,7 +258,7 @@ def _identity(found: Found) -> tuple[str, str]:
     match found.section:
         case "task":
             return "task", f"{found.part} {found.key}"
-        case "user":
+        case "user" | "system":
             return "user", f"{found.seq}.{found.part}"
         case "did":
             return "did", f"{found.seq} {found.key}"

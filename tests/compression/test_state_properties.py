@@ -19,7 +19,6 @@ from tests.compression.entries import entry, result
 _HEADINGS = {
     "Constraints:",
     "What was said and done, oldest first:",
-    "Rules from earlier messages:",
     "Values in use:",
     "Attached contexts:",
     "Open tasks:",
@@ -109,13 +108,13 @@ def test_only_our_lines_begin_at_the_margin(turns: list[tuple[str, str]]) -> Non
 @given(_TURNS)
 def test_no_line_at_the_margin_is_forged(turns: list[tuple[str, str]]) -> None:
     """A numbered line names an entry that has its words, and a speaker who said them"""
-    speakers = {"user": "user", "assistant": "assistant", "call": "did", "result": "did"}
+    speakers = {"user": "user", "system": "system", "assistant": "assistant"}
     state = played(turns, 2_000)
     for line in state.text.splitlines() if state else ():
         address, _, rest = line.partition(" ")
         if address.startswith("#") and not address.endswith(":"):
             kind = turns[int(address[1:]) - 1][0]
-            assert speakers.get(kind) == rest.partition(":")[0]
+            assert speakers.get(kind, "did") == rest.partition(":")[0]
 
 
 @given(
@@ -132,7 +131,9 @@ def test_short_messages_are_whole_or_fill_the_room(texts: list[str], tokens: int
     left = [text for seq, text in enumerate(said, 1) if not _has(state.text, seq, text)]
     longest = max(map(len, said))
     if left:
-        assert state.token_count.tokens >= min(0.8 * tokens, tokens - count("x" * longest).tokens - 60)
+        assert state.token_count.tokens >= min(
+            0.8 * tokens, tokens - count("x" * longest).tokens - 60
+        )
 
 
 def _has(outline: str, seq: int, text: str) -> bool:
@@ -180,9 +181,7 @@ def test_deletion_leaves_no_source(turns: list[tuple[str, str]], numbers: set[in
 
 
 @given(st.lists(st.tuples(_KINDS, st.text(max_size=3)), max_size=30), st.sets(st.integers(1, 30)))
-def test_deleted_entries_are_in_no_text(
-    turns: list[tuple[str, str]], numbers: set[int]
-) -> None:
+def test_deleted_entries_are_in_no_text(turns: list[tuple[str, str]], numbers: set[int]) -> None:
     """What only deleted entries had is in no text, in no item, and in no later outline"""
     named = [(kind, f"{text} secret{seq}x/y.py") for seq, (kind, text) in enumerate(turns, 1)]
     state = played(named, 900)

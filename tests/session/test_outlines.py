@@ -119,7 +119,9 @@ def covers_what_left(memory: MemoryManager) -> None:
     assert covered.user == sum(entry.role == "user" for entry in hidden)
     assert covered.tools == {"read": sum(entry.type == "tool_call" for entry in hidden)}
     assert (covered.first, covered.last) == (hidden[0].seq, hidden[-1].seq)
-    assert text_of(memory).startswith(f"{len(hidden)} entries, #{hidden[0].seq} to #{hidden[-1].seq}")
+    assert text_of(memory).startswith(
+        f"{len(hidden)} entries, #{hidden[0].seq} to #{hidden[-1].seq}"
+    )
 
 
 # ---------------------------------------------------------------- deletion
@@ -134,7 +136,9 @@ def test_deletion_removes_an_entrys_items_and_the_counts(memory: MemoryManager) 
     assert text_of(memory).startswith("What was said and done")
     assert "module_9.py" in text_of(memory)
     # The compression that covered it is dissolved, so the others are in the window and not in the outline.
-    back = {f"{what}{n}" for what in ("ask", "call", "result", "answer") for n in range(7)} - {"ask3"}
+    back = {f"{what}{n}" for what in ("ask", "call", "result", "answer") for n in range(7)} - {
+        "ask3"
+    }
     assert back <= {entry.id for entry in memory.get_active_entries("s")}
     assert not outline.is_of(back)
     assert "module_3.py for part 3" not in memory.export_session("s").to_json()

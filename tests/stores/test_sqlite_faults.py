@@ -265,9 +265,7 @@ def test_damaged_file_is_a_typed_error_from_every_method(tmp_path: Path) -> None
 def test_damaged_metadata_of_a_summary_is_a_typed_error(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
     summarizer = ScriptedSummarizer("They said words.")
-    with MemoryManager(
-        path, counter="chars4", config=COMPRESSING, summarizer=summarizer
-    ) as memory:
+    with MemoryManager(path, counter="chars4", config=COMPRESSING, summarizer=summarizer) as memory:
         for number in range(20):
             memory.add_user_message("s", f"message {number} " + "word " * 12)
         assert memory.get_summaries("s")
@@ -275,9 +273,7 @@ def test_damaged_metadata_of_a_summary_is_a_typed_error(tmp_path: Path) -> None:
         db.execute(
             """UPDATE record SET payload = CAST(replace(payload, '"start":"2', '"start":"x') AS BLOB)"""
         )
-    with MemoryManager(
-        path, counter="chars4", config=COMPRESSING, summarizer=summarizer
-    ) as memory:
+    with MemoryManager(path, counter="chars4", config=COMPRESSING, summarizer=summarizer) as memory:
         for number in range(20):
             memory.add_user_message("s", f"message {number} " + "word " * 12, compress=False)
         with pytest.raises(StoreError, match="metadata cannot be read") as caught:
