@@ -557,9 +557,13 @@ class Window:
         """Pin or unpin an entry. Raises `EntryNotFound` unless it is active."""
         item = self.find(entry_id)
         if item is None:
+            outline = self.outline
+            why = "is not active in this session's window"
+            if outline is not None and outline.entry.id == entry_id:
+                why = "is the outline, which each compression writes again"
             raise EntryNotFound(
-                f"entry {entry_id!r} is not active in this session's window, so it cannot be pinned or "
-                "unpinned (a compressed entry: undo its compression first)"
+                f"entry {entry_id!r} {why}, so it cannot be pinned or unpinned (a compressed entry: undo "
+                "its compression first)"
             )
         at = self.index(item)
         self.replace(at, at + 1, [msgspec.structs.replace(item, pinned=on)])

@@ -168,7 +168,7 @@ class CompressionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _STATUS_REASONS = {"newest": "the newest exchange", "recent": "in the recent window"}
-_METHOD_REASONS = {"clip": "too large for the limit", "fold": "read again later"}
+_METHOD_REASONS = {"clip": "too large to stay whole", "fold": "read again later"}
 
 
 def _rows(view: View, why_old: str) -> Iterator[PlannedEntry]:
@@ -215,7 +215,8 @@ def describe(
 ) -> CompressionPlan:
     """Return the difference of two views, entry by entry.
 
-    `tokens` are those of the window before and after, with its outline, and of the planned block.
+    `tokens` are those of the window before and after, with its outline, and of the planned outline, which
+    is an entry too.
     `why_old` is the reason why old entries stay.
     """
     rows = tuple(_rows(after, f"old; {why_old}"))
@@ -223,8 +224,8 @@ def describe(
         session_id=session_id,
         tokens_before=tokens[0],
         tokens_after=tokens[1],
-        entries_before=before.entries,
-        entries_after=after.entries,
+        entries_before=before.entries + (tokens[0] > before.tokens),
+        entries_after=after.entries + (tokens[2] > 0),
         target_tokens=goal.tokens + goal.state_tokens,
         state_tokens=tokens[2],
         asks_summarizer=asks and any(row.action == "summary" for row in rows),

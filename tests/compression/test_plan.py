@@ -181,7 +181,7 @@ def test_plan_has_an_action_and_reason_for_each_entry() -> None:
     assert reasons == {
         "outline": "old, and the window is over",
         "stub": "old, and the window is over",
-        "clip": "too large for the limit",  # the newest result, which has the rest of the target
+        "clip": "too large to stay whole",  # the newest result, which has the rest of the target
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memman import MemoryConfig, MemoryManager, events
+from memman import EntryNotFound, MemoryConfig, MemoryManager, events
 from memman.state import State
 from memman.stores import MemoryStore
 from memman.testing import FakeClock, record_events, sequential_ids
@@ -260,3 +260,17 @@ def test_entries_of_two_compressions_name_the_newer_outline(memory: MemoryManage
     assert memory.get_entry("s", newest).content == text_of(memory)
     states = {each.state for each in memory.explain("s").entries if each.entry_id == "ask0"}
     assert states == {"summarised"}
+
+
+def test_outline_cannot_be_pinned(memory: MemoryManager) -> None:
+    [summary] = memory.get_summaries("s")
+    with pytest.raises(EntryNotFound, match="is the outline, which each compression writes again"):
+        memory.pin("s", summary.id)
+
+
+def test_plan_counts_the_outline_as_an_entry(memory: MemoryManager) -> None:
+    work(memory, 20)
+    plan = memory.plan_compression("s")
+    assert plan.entries_before == len(memory.get_active_entries("s"))
+    memory.compress("s")
+    assert plan.entries_after == len(memory.get_active_entries("s"))
