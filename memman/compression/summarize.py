@@ -38,7 +38,7 @@ _PART_SHARE: Final = (
     0.08  # of the room for material, so that at least eight parts merge in one call
 )
 # The most pieces of a run, of their summaries, and of those: the number of calls is bounded.
-_MOST_PIECES: Final = (64, 16, 1)
+MOST_PIECES: Final = (64, 16, 1)
 _LEAST_OUTLINED: Final = 64  # tokens of the entries that an outline is worth
 _LEAST_ROOM: Final = 64
 _ATTEMPTS: Final = 2
@@ -86,34 +86,12 @@ class OriginalsWanted(msgspec.Struct, frozen=True):
 
 
 Request = SummaryRequest | SummaryProblem | OriginalsWanted
+Parts = LRUCache[bytes, str]
+"""Summaries of parts of a run whose own summary failed, so that the next attempt does not pay again.
+
+The key is the hash of the whole prompt, which has the entries verbatim.
+"""
 Answer = SummaryReply | SummaryFailure | Sequence[tuple[Entry, ...]] | None
-
-
-class FinishedParts:
-    """Summaries of parts of a run whose own summary failed, so that the next attempt does not pay again.
-
-    The key is the whole prompt, and with it the entries, verbatim.
-    """
-
-    def __init__(self) -> None:
-        self._texts: LRUCache[bytes, str] = LRUCache(_MOST_PIECES[0])
-
-    def get(self, request: SummaryRequest) -> str | None:
-        """Return the summary that answered this request."""
-        text: str | None = self._texts.get(_hash_of(request))
-        return text
-
-    def keep(self, request: SummaryRequest, text: str) -> None:
-        """Keep a valid answer."""
-        self._texts[_hash_of(request)] = text
-
-    def clear(self) -> None:
-        """Remove all answers."""
-        self._texts.clear()
-
-
-def _hash_of(request: SummaryRequest) -> bytes:
-    return sha256(request.prompt.encode(errors="surrogatepass")).digest()
 
 
 class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +127,7 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     prompt: SummaryPrompt = None
     redact: Callable[[Entry], Entry] | None = None
     truncates: bool = False
-    parts: FinishedParts | None = None
+    parts: Parts | None = None
     prefix: LivePrefix | None = None
     outline: Callable[[View], str] | None = None
     kept: str = ""
@@ -201,7 +179,10 @@ def summarise(
     full = yield from _in_full(exchanges, options.redact)
     originals = [entry for entries in full for entry in entries]
     composer = Composer(originals, make_entry, goal.recall)
-    live = _live(items, _following(view, chosen[-1]), originals, cap, options)
+    live = None
+    if options.prefix is not None:
+        following = _following(view, chosen[-1])
+        live = continuation(options.prefix, items, following, originals, cap, options.focus, kept)
     if options.so_far is not None:
         full = [[options.so_far], *full]
     summary = yield from _written(full, cap, options, composer, live)
@@ -225,21 +206,6 @@ def _outlined(
     if few or not chosen or not worth or not goal.outline_tokens:
         return None
     return view.without(chosen, "outline")
-
-
-def _live(
-    items: Sequence[WindowItem],
-    following: WindowItem | None,
-    originals: Sequence[Entry],
-    cap: int,
-    options: SummaryOptions,
-) -> Continuation | None:
-    """Return how the last request can be continued, None if it cannot."""
-    if not options.ask or options.prefix is None:
-        return None
-    return continuation(
-        options.prefix, items, following, originals, cap, options.focus, options.kept
-    )
 
 
 def _following(view: View, number: int) -> WindowItem | None:
@@ -309,36 +275,17 @@ def _written(
     composer: Composer,
     live: Continuation | None,
 ) -> Generator[Request, Answer, Entry | None]:
-    """Return a model's summary of at most `cap` tokens; None if the outline takes its place."""
-    made = None
+    """Return a model's summary of at most `cap` tokens; None if the outline takes its place.
+
+    A request that continues the last one is followed by the ordinary prompt if it fails.
+    """
     if live is not None:
-        made = yield from _continued(exchanges, cap, options, composer, live)
-    if made is None:
-        made = yield from _by_summarizer(exchanges, cap, options, composer)
-    return made
-
-
-def _continued(
-    exchanges: Sequence[Sequence[Entry]],
-    cap: int,
-    options: SummaryOptions,
-    composer: Composer,
-    live: Continuation,
-) -> Generator[Request, Answer, Entry | None]:
-    """Return the summary that continues the last request; None if the ordinary prompt is needed."""
-    entries = [entry for exchange in exchanges for entry in exchange]
-    try:
-        return (yield from _one(entries, cap, options, composer, live))
-    except NoSummary as error:
-        instead = "the ordinary prompt is sent"
-        yield SummaryProblem(str(error), instead, failed=False, unasked=error.unasked)
-        return None
-
-
-def _by_summarizer(
-    exchanges: Sequence[Sequence[Entry]], cap: int, options: SummaryOptions, composer: Composer
-) -> Generator[Request, Answer, Entry | None]:
-    """Return the summarizer's summary; None if the outline takes its place."""
+        try:
+            entries = [entry for exchange in exchanges for entry in exchange]
+            return (yield from _one(entries, cap, options, composer, live))
+        except NoSummary as error:
+            instead = "the ordinary prompt is sent"
+            yield SummaryProblem(str(error), instead, failed=False, unasked=error.unasked)
     try:
         return (yield from _in_pieces(exchanges, cap, options, composer))
     except NoSummary as error:
@@ -378,7 +325,7 @@ def _in_pieces(
     instructions = instruction_tokens(options.prompt, options.focus, options.kept)
     room = max(_LEAST_ROOM, options.window - most - instructions)
     shown = shown_in([entry for exchange in exchanges for entry in exchange], room)
-    for most_pieces in _MOST_PIECES:
+    for most_pieces in MOST_PIECES:
         pieces = chunked(exchanges, room, shown)
         if len(pieces) == 1:
             return (yield from _one(pieces[0], most, options, composer, shown=shown))
@@ -387,37 +334,25 @@ def _in_pieces(
         exchanges = yield from _parts(pieces, min(most, int(_PART_SHARE * room)), options, composer)
     raise NoSummary(
         f"this much text needs too many calls of a summarizer with a window of {options.window} tokens",
-        unasked=most_pieces == _MOST_PIECES[0],
+        unasked=most_pieces == MOST_PIECES[0],
     )
 
 
 def _parts(
-    pieces: Sequence[Sequence[Entry]],
-    most: int,
-    options: SummaryOptions,
-    composer: Composer,
+    pieces: Sequence[Sequence[Entry]], most: int, options: SummaryOptions, composer: Composer
 ) -> Generator[Request, Answer, list[tuple[Entry]]]:
-    """Return a summary of each piece."""
+    """Return a summary of each piece, from an earlier attempt if that sent the same request."""
+    known = Parts(len(pieces)) if options.parts is None else options.parts
     made: list[tuple[Entry]] = []
     for piece in pieces:
-        part = yield from _part(piece, most, options, composer.of_part(piece))
-        made.append((part,))
+        request = summary_request(piece, most, options.focus, "", options.prompt, options.kept)
+        key = sha256(request.prompt.encode(errors="surrogatepass")).digest()
+        part_composer = composer.of_part(piece)
+        if key not in known:
+            part = yield from _one(piece, most, options, part_composer)
+            known[key] = part.text
+        made.append((part_composer.entry(known[key]),))
     return made
-
-
-def _part(
-    piece: Sequence[Entry], most: int, options: SummaryOptions, composer: Composer
-) -> Generator[Request, Answer, Entry]:
-    """Return the summary of a part, from an earlier attempt if that sent the same request."""
-    if options.parts is None:
-        return (yield from _one(piece, most, options, composer))
-    request = summary_request(piece, most, options.focus, "", options.prompt, options.kept)
-    text = options.parts.get(request)
-    if text is not None:
-        return composer.entry(text)
-    part = yield from _one(piece, most, options, composer)
-    options.parts.keep(request, part.text)
-    return part
 
 
 def _one(

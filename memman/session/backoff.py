@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from memman.compression import Step
-from memman.compression.summarize import FinishedParts
+from memman.compression.summarize import MOST_PIECES, Parts
 from memman.config import ROOM_SHARE, Budget
 from memman.display import without_message
 from memman.runtime.circuit_breaker import CircuitBreaker, Pause
@@ -87,7 +87,7 @@ class Backoff:
         self._yielded_at: datetime | None = None
         self.left_at: Progress = (0, 0)  # when the session was evicted
         self.truncates = False  # its last summary was too long even after a second request
-        self.parts = FinishedParts()  # of summaries that failed as a whole
+        self.parts = Parts(MOST_PIECES[0])  # of summaries that failed as a whole
         self.last_reason = ""  # of the last compression's result
 
     # ------------------------------------------------------------ the summarizer
