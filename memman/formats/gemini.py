@@ -409,9 +409,8 @@ def _parse_call(
     arguments = body.get("args")
     text = "" if arguments is None else encoded(arguments, "the args of a functionCall")
     unsigned = part is first and "thoughtSignature" not in part
-    stand_in = (
-        part is first and part.get("thoughtSignature") == _NO_SIGNATURE
-    )  # put there by rendering
+    # Rendering puts a stand-in there.
+    stand_in = part is first and part.get("thoughtSignature") == _NO_SIGNATURE
     return call_entry(text, call_id, name, label), Kept(
         block=other_keys(part, _CALL_AND_STAND_IN if stand_in else _CALL),
         body=other_keys(body, _OF_CALL),

@@ -535,9 +535,8 @@ def _without_structure(kept: Mapping[str, JSON], structure: frozenset[str]) -> M
 
 def keeping(new_entry: NewEntry, name: str, kept: Kept) -> NewEntry:
     """Return the new entry with the kept keys."""
-    found = {
-        field: value for field in kept.__struct_fields__ if (value := getattr(kept, field))
-    }  # without defaults: raw holds only what rendering would not reproduce
+    # Without defaults: raw holds only what rendering would not reproduce.
+    found = {field: value for field in kept.__struct_fields__ if (value := getattr(kept, field))}
     if not found:
         return new_entry
     raw = encode_json({name: found}, "the other keys of the message")

@@ -261,9 +261,8 @@ def dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
     try:
         if hasattr(message, "additional_kwargs") and hasattr(message, "type"):
             return {"type": message.type, "data": _dumped_langchain(message, dump)}
-        if hasattr(
-            message, "parts"
-        ):  # Google's: unset fields are left out, names are those of the wire
+        # Google's: unset fields are left out, names are those of the wire.
+        if hasattr(message, "parts"):
             return {"parts": []} | dump(mode="json", by_alias=True, exclude_none=True)
         if _is_responses_item(message):  # as OpenAI's SDK itself sends it back
             return dump(mode="json", by_alias=True, exclude_unset=True)

@@ -168,9 +168,8 @@ class SummarizerConformance:
 
     def test_a_manager_compresses_with_it(self) -> None:
         with self.summarizer() as summarizer:
-            _asked(
-                summarizer, summary_request(conversation()[:8], _CAP, None)
-            )  # raises the reason of a failure
+            # Raises the reason of a failure.
+            _asked(summarizer, summary_request(conversation()[:8], _CAP, None))
             for compressed in (compressed_in_sync, compressed_in_async):
                 result = compressed(summarizer)
                 methods = {item.method for item in result.replacements} if result else {"summary"}

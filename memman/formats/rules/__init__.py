@@ -227,9 +227,8 @@ def _openai_body(body: JSON, key: str) -> Here:
 
 
 def _openai_pairs(messages: Sequence[JSON]) -> There:
-    waiting: list[
-        tuple[int, str]
-    ] = []  # calls without a result so far, with the index of their message
+    # The calls without a result so far, with the index of their message.
+    waiting: list[tuple[int, str]] = []
     caller = -1  # the last message that was not a result
     for index, message in enumerate(messages):
         call_id = get(message, "tool_call_id")
@@ -272,9 +271,8 @@ def _anthropic_system(system: JSON) -> Here:
 def _anthropic_message(message: JSONObject) -> Here:
     content = message.get("content")
     if isinstance(content, str):
-        yield from (
-            _anthropic_text({"text": content}) if content else ()
-        )  # the order decides if "" is valid
+        # The order decides if "" is valid.
+        yield from _anthropic_text({"text": content}) if content else ()
     elif not typed(content):
         yield "shape.block", f"content is {show(content)}; send a string or typed blocks"
     for block in dicts(content):
