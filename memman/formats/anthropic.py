@@ -46,7 +46,6 @@ from memman.formats.parts import (
     with_kept,
     with_newest_marks,
 )
-from memman.formats.plain import parse_each
 from memman.formats.turns import (
     NO_OUTPUT,
     NO_RESULT,
@@ -102,10 +101,22 @@ class AnthropicFormat(BlockFormat):
             return 4  # a half may be newer than the table
         return 2 if any(item.get("type") == "message" for item in messages) else 1
 
-    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """Return one entry for a message's text and other parts, one for each tool use and result."""
-        names: dict[str, str] = {}
-        return parse_each(messages, lambda message, label: _parse_message(message, label, names))
+    def _parse(self, message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
+        role: JSON = message.get("role") if isinstance(message, dict) else None
+        if role not in ("user", "assistant", "system"):
+            raise FormatError(
+                f"this is not an Anthropic message ({shape_of(message)}): "
+                "it needs a 'role' of user or assistant"
+            )
+        content = message.get("content")
+        # A response's message also has its id, model and usage, which a request must not have.
+        envelope = {} if message.get("type") == "message" else other_keys(message, _OF_MESSAGE)
+        if isinstance(content, list):
+            return _parse_blocks(role, content, envelope, label, names)
+        if not isinstance(content, str):
+            kind = type(content).__name__
+            raise FormatError(f"'content' must be text or a list of blocks, not {kind}")
+        return message_entries(_NAME, role, content, Kept(), [], label, message=envelope)
 
     # ------------------------------------------------------------ out
 
@@ -281,25 +292,6 @@ def _source(part: ImagePart | FilePart, default: str) -> JSONObject | None:
 
 
 # ---------------------------------------------------------------- parsing
-
-
-def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
-    """Return the entries of one message; `label` takes the place of a message id until one is made."""
-    role: JSON = message.get("role") if isinstance(message, dict) else None
-    if role not in ("user", "assistant", "system"):
-        raise FormatError(
-            f"this is not an Anthropic message ({shape_of(message)}): "
-            "it needs a 'role' of user or assistant"
-        )
-    content = message.get("content")
-    # A response's message also has its id, model and usage, which a request must not have.
-    envelope = {} if message.get("type") == "message" else other_keys(message, _OF_MESSAGE)
-    if isinstance(content, list):
-        return _parse_blocks(role, content, envelope, label, names)
-    if not isinstance(content, str):
-        kind = type(content).__name__
-        raise FormatError(f"'content' must be text or a list of blocks, not {kind}")
-    return message_entries(_NAME, role, content, Kept(), [], label, message=envelope)
 
 
 def _parse_blocks(

@@ -48,7 +48,6 @@ from memman.formats.parts import (
     with_kept,
     with_newest_marks,
 )
-from memman.formats.plain import parse_each
 from memman.formats.turns import (
     NO_OUTPUT,
     NO_RESULT,
@@ -118,10 +117,19 @@ class BedrockFormat(BlockFormat):
         known = all("type" not in block and _BLOCKS & block.keys() for block in blocks)
         return 4 if blocks and known else 0
 
-    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """Return one entry for a message's text and other parts, one for each tool use and result."""
-        names: dict[str, str] = {}
-        return parse_each(messages, lambda message, label: _parse_message(message, label, names))
+    def _parse(self, message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
+        if not _is_message(message):
+            raise FormatError(
+                f"this is not a Converse message ({shape_of(message)}): it needs a 'role' of user or "
+                "assistant and a list of blocks as 'content'"
+            )
+        role: JSON = message["role"]
+        blocks = map(_sound_block, message["content"])
+        readers = {"toolUse": _parse_use, "toolResult": _parse_result}
+        tools, rest, order = read_tools(_NAME, role, blocks, label, names, readers)
+        content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ((), {})
+        kept, envelope = Kept(parts=more), other_keys(message, _OF_MESSAGE)
+        return message_entries(_NAME, role, content, kept, tools, label, order, message=envelope)
 
     # ------------------------------------------------------------ out
 
@@ -366,22 +374,6 @@ def _title(name: str | None) -> str:
 
 
 # ---------------------------------------------------------------- parsing
-
-
-def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
-    """Return the entries of one message; `label` takes the place of a message id until one is made."""
-    if not _is_message(message):
-        raise FormatError(
-            f"this is not a Converse message ({shape_of(message)}): it needs a 'role' of user or "
-            "assistant and a list of blocks as 'content'"
-        )
-    role: JSON = message["role"]
-    blocks = map(_sound_block, message["content"])
-    readers = {"toolUse": _parse_use, "toolResult": _parse_result}
-    tools, rest, order = read_tools(_NAME, role, blocks, label, names, readers)
-    content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ((), {})
-    kept, envelope = Kept(parts=more), other_keys(message, _OF_MESSAGE)
-    return message_entries(_NAME, role, content, kept, tools, label, order, message=envelope)
 
 
 def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> Tool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from memman.entries import JSON, Content, Entry, JSONObject, Part, TextPart
+from memman.entries import JSON, Content, Entry, JSONObject, NewEntry, Part, TextPart
 from memman.formats.calls import arranged, spoken_of
 from memman.formats.parts import (
     Kept,
@@ -20,6 +20,7 @@ from memman.formats.parts import (
     wire_parts,
     with_kept,
 )
+from memman.formats.plain import parse_each
 from memman.formats.turns import BEGINS, GOES_ON, NOTHING, framed, note
 from memman.protocols import Call, Rendered, Turn
 
@@ -42,6 +43,19 @@ class BlockFormat(ABC):
     _role = "assistant"
     _key = "content"
     _plain = False
+
+    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
+        """Return one entry for a message's text and other parts, one for each call and result."""
+        names: dict[str, str] = {}
+        return parse_each(messages, lambda message, label: self._parse(message, label, names))
+
+    @abstractmethod
+    def _parse(self, message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
+        """Return the entries of one message.
+
+        `label` takes the place of a message id until one is made. `names` has the names of tools by the
+        ids of their calls.
+        """
 
     def render(self, turn: Turn) -> Rendered:
         """Return the messages of a turn without blank texts, which the provider rejects."""

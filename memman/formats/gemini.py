@@ -48,7 +48,6 @@ from memman.formats.parts import (
     read_keyed,
     with_kept,
 )
-from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT
 from memman.protocols import Call
 
@@ -121,10 +120,37 @@ class GeminiFormat(BlockFormat):
         typed = any("type" in part for part in parts)
         return 4 if not typed and all(not part or _KNOWN & part.keys() for part in parts) else 0
 
-    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """Return one entry for a content's text and other parts, one for each call and response."""
-        names: dict[str, str] = {}
-        return parse_each(messages, lambda message, label: _parse_content(message, label, names))
+    def _parse(self, message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
+        if not _is_content(message):
+            raise FormatError(
+                f"this is not a Gemini content ({shape_of(message)}): it needs a 'role' of user or model "
+                "and a list of 'parts'"
+            )
+        normal = [
+            (part, spelling) for part, spelling in map(_normal, message["parts"] or ()) if part
+        ]
+        parts = [part for part, _ in normal]  # without those of nothing but nulls
+        first = next((part for part in parts if "functionCall" in part), None)
+        role = {"model": "assistant", "system": "system"}.get(_role(message), "user")
+        readers: dict[str, Reader] = {
+            "functionCall": partial(_parse_call, first=first),
+            "functionResponse": _parse_response,
+        }
+        tools, rest, order = read_tools(_NAME, role, parts, label, names, readers)
+        of_rest, of_tools = list[_Spelling](), list[_Spelling]()
+        for letter, (_, spelling) in zip(order, normal, strict=True):
+            (of_rest if letter == "t" else of_tools).append(spelling)
+        content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ((), {})
+        of_role: _Spelling = {}
+        if message.get("role") is None:  # it is the user's
+            of_role["role"] = None if "role" in message else ""
+        kept = _spelling(Kept(parts=more, spelled=_by_index(of_rest)), "message", of_role)
+        tools = [
+            (new_entry, _spelling(_spelling(kept, "", spelling), "message", of_role))
+            for (new_entry, kept), spelling in zip(tools, of_tools, strict=True)
+        ]
+        envelope = other_keys(message, _OF_MESSAGE)
+        return message_entries(_NAME, role, content, kept, tools, label, order, message=envelope)
 
     # ------------------------------------------------------------ out
 
@@ -319,38 +345,6 @@ def _response_of(result: Entry, kept: Kept) -> JSONObject:
 
 
 # ---------------------------------------------------------------- parsing
-
-
-def _parse_content(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
-    """Return the entries of one content; `label` takes the place of a message id until one is made."""
-    if not _is_content(message):
-        raise FormatError(
-            f"this is not a Gemini content ({shape_of(message)}): it needs a 'role' of user or model "
-            "and a list of 'parts'"
-        )
-    normal = [(part, spelling) for part, spelling in map(_normal, message["parts"] or ()) if part]
-    parts = [part for part, _ in normal]  # without those of nothing but nulls
-    first = next((part for part in parts if "functionCall" in part), None)
-    role = {"model": "assistant", "system": "system"}.get(_role(message), "user")
-    readers: dict[str, Reader] = {
-        "functionCall": partial(_parse_call, first=first),
-        "functionResponse": _parse_response,
-    }
-    tools, rest, order = read_tools(_NAME, role, parts, label, names, readers)
-    of_rest, of_tools = list[_Spelling](), list[_Spelling]()
-    for letter, (_, spelling) in zip(order, normal, strict=True):
-        (of_rest if letter == "t" else of_tools).append(spelling)
-    content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ((), {})
-    of_role: _Spelling = {}
-    if message.get("role") is None:  # it is the user's
-        of_role["role"] = None if "role" in message else ""
-    kept = _spelling(Kept(parts=more, spelled=_by_index(of_rest)), "message", of_role)
-    tools = [
-        (new_entry, _spelling(_spelling(kept, "", spelling), "message", of_role))
-        for (new_entry, kept), spelling in zip(tools, of_tools, strict=True)
-    ]
-    envelope = other_keys(message, _OF_MESSAGE)
-    return message_entries(_NAME, role, content, kept, tools, label, order, message=envelope)
 
 
 def _normal(part: JSONObject) -> tuple[JSONObject, _Spelling]:

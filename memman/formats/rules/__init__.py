@@ -110,32 +110,6 @@ result.empty-error | A tool_result with is_error says something. | trae-agent#23
 """
 
 
-_TARGETS = (
-    "openai-chat",
-    "anthropic",
-    "openai-responses",
-    "gemini",
-    "bedrock",
-    "mistral",
-    "langchain",
-)
-_SHARED = rules_of(_EVERYWHERE, *_TARGETS)
-_KEYED = rules_of(_KEYS, "openai-chat", "anthropic", "openai-responses", "mistral")
-
-RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
-    {
-        "openai-chat": _SHARED + _KEYED + rules_of(_OPENAI, "openai-chat"),
-        "anthropic": _SHARED + _KEYED + rules_of(_ANTHROPIC, "anthropic"),
-        "openai-responses": _SHARED + _KEYED + responses.RULES,
-        "gemini": _SHARED + gemini.RULES,
-        "bedrock": _SHARED + bedrock.RULES,
-        "mistral": _SHARED + _KEYED + mistral.RULES,
-        "langchain": _SHARED + langchain.RULES,
-    }
-)
-"""The rules of each target, by the target's name."""
-
-
 def check(messages: Sequence[JSON], target: str, *, system: JSON = None) -> list[Violation]:
     """Return every rule of `target` that the request breaks, in the order of its messages.
 
@@ -411,3 +385,18 @@ _CHECKERS = {
     "mistral": mistral.CHECKER,
     "langchain": langchain.CHECKER,
 }
+_SHARED = rules_of(_EVERYWHERE, *_CHECKERS)
+_KEYED = rules_of(_KEYS, "openai-chat", "anthropic", "openai-responses", "mistral")
+
+RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
+    {
+        "openai-chat": _SHARED + _KEYED + rules_of(_OPENAI, "openai-chat"),
+        "anthropic": _SHARED + _KEYED + rules_of(_ANTHROPIC, "anthropic"),
+        "openai-responses": _SHARED + _KEYED + responses.RULES,
+        "gemini": _SHARED + gemini.RULES,
+        "bedrock": _SHARED + bedrock.RULES,
+        "mistral": _SHARED + _KEYED + mistral.RULES,
+        "langchain": _SHARED + langchain.RULES,
+    }
+)
+"""The rules of each target, by the target's name."""
