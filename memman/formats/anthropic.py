@@ -14,6 +14,7 @@ import msgspec
 from memman.display import shape_of
 from memman.entries import (
     JSON,
+    Entry,
     FilePart,
     ImagePart,
     JSONObject,
@@ -46,10 +47,7 @@ from memman.formats.parts import (
     with_kept,
     with_newest_marks,
 )
-from memman.formats.turns import (
-    NO_OUTPUT,
-    NO_RESULT,
-)
+from memman.formats.turns import NO_OUTPUT
 from memman.formats.wire.reading import is_compaction, kind_of
 from memman.formats.wire.tables import kinds_of
 from memman.protocols import CachePlace, CacheRequest, Call
@@ -161,12 +159,8 @@ class AnthropicFormat(BlockFormat):
             return call.unique_id
         return f"{_BAD_NAME.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
 
-    def _wire_result(self, call: Call, extras: list[str]) -> JSONObject:
+    def _wire_result(self, call: Call, result: Entry, extras: list[str]) -> JSONObject:
         base: JSONObject = {"type": "tool_result", "tool_use_id": self._wire_id(call)}
-        result = call.result
-        if result is None:
-            extras.append(NO_RESULT)
-            return {**base, "content": NO_RESULT}
         kept = kept_of(result, _NAME)
         sent = self._content(result, kept, extras)
         if result.is_error and not sent:

@@ -48,10 +48,7 @@ from memman.formats.parts import (
     with_kept,
     with_newest_marks,
 )
-from memman.formats.turns import (
-    NO_OUTPUT,
-    NO_RESULT,
-)
+from memman.formats.turns import NO_OUTPUT
 from memman.protocols import CachePlace, CacheRequest, Call, ModelRef
 
 _NAME = "bedrock"
@@ -175,14 +172,10 @@ class BedrockFormat(BlockFormat):
             return call.unique_id
         return f"{_BAD_ID.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
 
-    def _wire_result(self, call: Call, extras: list[str]) -> JSONObject:
-        base: JSONObject = {"toolUseId": self._wire_id(call)}
-        result = call.result
-        if result is None:
-            extras.append(NO_RESULT)
-            return {"toolResult": {**base, "content": [{"text": NO_RESULT}]}}
+    def _wire_result(self, call: Call, result: Entry, extras: list[str]) -> JSONObject:
         kept = kept_of(result, _NAME)
-        base["content"] = self._result_content(result, kept, extras)
+        content = self._result_content(result, kept, extras)
+        base: JSONObject = {"toolUseId": self._wire_id(call), "content": content}
         if result.is_error:
             base["status"] = "error"
         elif kept.style.endswith("success"):

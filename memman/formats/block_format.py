@@ -8,7 +8,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from memman.entries import JSON, Content, Entry, JSONObject, NewEntry, Part, TextPart
+import msgspec
+
+from memman.entries import JSON, NO_JSON, Content, Entry, JSONObject, NewEntry, Part, TextPart
 from memman.formats.calls import arranged, spoken_of
 from memman.formats.parts import (
     Kept,
@@ -21,7 +23,7 @@ from memman.formats.parts import (
     with_kept,
 )
 from memman.formats.plain import parse_each
-from memman.formats.turns import BEGINS, GOES_ON, NOTHING, framed, note
+from memman.formats.turns import BEGINS, GOES_ON, NO_RESULT, NOTHING, framed, note
 from memman.protocols import Call, Rendered, Turn
 
 
@@ -163,11 +165,19 @@ class BlockFormat(ABC):
         """Return the block of a call."""
 
     def _results(self, calls: Sequence[Call], extras: list[str]) -> list[JSONObject]:
-        """Return the messages with the results of calls."""
-        blocks = [self._wire_result(call, extras) for call in calls]
+        """Return the messages with the results of calls; a call without one gets a placeholder."""
+        blocks: list[JSONObject] = []
+        for call in calls:
+            result = call.result
+            if result is None:
+                extras.append(NO_RESULT)
+                result = msgspec.structs.replace(
+                    call.entry, content=NO_RESULT, raw_json=NO_JSON, is_error=False
+                )
+            blocks.append(self._wire_result(call, result, extras))
         kept = [kept_of(call.result, self.name) for call in calls if call.result is not None]
         return [self._users(blocks, *kept)]
 
     @abstractmethod
-    def _wire_result(self, call: Call, extras: list[str]) -> JSONObject:
+    def _wire_result(self, call: Call, result: Entry, extras: list[str]) -> JSONObject:
         """Return the block of a call's result."""

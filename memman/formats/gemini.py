@@ -48,7 +48,6 @@ from memman.formats.parts import (
     read_keyed,
     with_kept,
 )
-from memman.formats.turns import NO_RESULT
 from memman.protocols import Call
 
 _NAME = "gemini"
@@ -238,15 +237,11 @@ class GeminiFormat(BlockFormat):
         ]
         return [*contents, self._users(beyond)] if beyond else contents
 
-    def _wire_result(self, call: Call, extras: list[str]) -> JSONObject:
-        result = call.result
+    def _wire_result(self, call: Call, result: Entry, extras: list[str]) -> JSONObject:
         body: JSONObject = {"name": _wire_name(call.entry.name)}
         extras.append(body["name"])  # sent again next to the call's own, and in no entry's count
         if call.entry.call_id is not None:
             body["id"] = call.wire_id
-        if result is None:
-            extras.append(NO_RESULT)
-            return {"functionResponse": {**body, "response": {"output": NO_RESULT}}}
         kept = kept_of(result, _NAME)
         body["response"] = _response_of(result, kept)
         if kept.order == "nested" and not isinstance(result.content, str):
