@@ -77,8 +77,9 @@ class TextFormat:
         """Return the lines of a turn."""
         if turn.kind == "summary":
             return _render_summary(turn.entries[0])
-        if turn.kind == "state":
-            return _render_state(turn.entries[0])
+        if turn.kind == "state":  # the last of the summaries
+            head = state_head(turn.entries[0])
+            return _render_section(turn.entries[0], head, head)
         lines: list[str] = []
         extras: list[str] = []
         for entry in turn.entries:
@@ -139,19 +140,15 @@ def _render_summary(entry: Entry) -> Rendered:
     covers = entry.metadata
     start = str(covers.get("start", entry.timestamp.isoformat()))[:10]
     end = str(covers.get("end", entry.timestamp.isoformat()))[:10]
-    text = _escaped(entry.text, first=True)
-    message = {"role": "summary", "content": f"[{start} - {end}]\n{text}"}
-    escapes = ["\\"] * (len(text) - len(entry.text))
-    return Rendered((message,), _LINE_FRAMING, ("[9999-99-99 - 9999-99-99]", *escapes))
+    return _render_section(entry, f"[{start} - {end}]", "[9999-99-99 - 9999-99-99]")
 
 
-def _render_state(entry: Entry) -> Rendered:
-    """Return the outline as the last of the summaries."""
+def _render_section(entry: Entry, head: str, price: str) -> Rendered:
+    """Return the text under a head, which costs as much as `price`."""
     text = _escaped(entry.text, first=True)
     escapes = ["\\"] * (len(text) - len(entry.text))
-    head = state_head(entry)
     message = {"role": "summary", "content": f"{head}\n{text}"}
-    return Rendered((message,), _LINE_FRAMING, (head, *escapes))
+    return Rendered((message,), _LINE_FRAMING, (price, *escapes))
 
 
 def _escaped(text: str, first: bool = False) -> str:
@@ -160,10 +157,6 @@ def _escaped(text: str, first: bool = False) -> str:
     `first` is True if the text's own first line begins a line.
     """
     return _ESCAPES[first].sub(r"\\", text)
-
-
-def _unescaped(text: str, first: bool) -> str:
-    return _ESCAPED[first].sub("", text)
 
 
 def _parse_text(text: JSON) -> list[NewEntry]:
@@ -180,7 +173,8 @@ def _parse_text(text: JSON) -> list[NewEntry]:
             # One blank line separates the sections; it belongs to neither.
             content = "\n".join(lines)
             content = content.removesuffix("\n") if section else content
-            new_entries.append(_draft(head, _unescaped(content, first=head.re is _DATES)))
+            body = _ESCAPED[head.re is _DATES].sub("", content)
+            new_entries.append(_draft(head, body))
         elif any(line.strip() for line in lines):
             raise FormatError(
                 f"the text begins with {lines[0][:60]!r}, which is not 'User: ', 'Assistant: ', "
