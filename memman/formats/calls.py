@@ -97,17 +97,15 @@ def read_tools(
     for block in blocks:
         row = kind_of(form, block) if role == "assistant" and isinstance(block, dict) else None
         if row is not None and row.beside and is_half(form, block, row):
-            found: Tool | None = (typed_entry(form, block, row, label, names), Kept(own=block))
+            found: Tool = (typed_entry(form, block, row, label, names), Kept(own=block))
         elif (read := _reader(form, block, readers)) is not None:
             found = read(block, label, names)
         else:
-            found = None
-        if found is None:
             rest.append(block)
             order += "t"
-        else:
-            tools.append(found)
-            order += "u" if found[0].type == "tool_call" else "r" if found[1].own else "a"
+            continue
+        tools.append(found)
+        order += "u" if found[0].type == "tool_call" else "r" if found[1].own else "a"
     return tools, rest, order
 
 

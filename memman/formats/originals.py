@@ -49,15 +49,12 @@ def original_messages(
 
 def message_groups(entries: Sequence[Entry], itemized: bool = False) -> Iterator[list[Entry]]:
     """Yield the entries of each message; adjacent calls without a message id are one message."""
-    before: Entry | None = None
     group: list[Entry] = []
     for entry in entries:
-        if before is None or itemized or not _together(before, entry):
-            if group:
-                yield group
+        if group and (itemized or not _together(group[-1], entry)):
+            yield group
             group = []
         group.append(entry)
-        before = entry
     if group:
         yield group
 
@@ -113,20 +110,9 @@ def _call(entry: Entry, result: Entry | None = None) -> Call:
 
 def _answered(result: Entry, call: Entry | None) -> Call:
     """Return the call of a result."""
-    if call is not None:
-        return _call(call, result)
-    unknown = Entry(
-        id=result.id,
-        type="tool_call",
-        role="assistant",
-        content="{}",
-        timestamp=result.timestamp,
-        seq=result.seq,
-        call_id=result.call_id,
-        name=result.name,
-        raw_json=result.raw_json,  # the result's own spelling is that of its call
-    )
-    return _call(unknown, result)
+    if call is None:  # the result's own spelling is that of its call
+        call = msgspec.structs.replace(result, type="tool_call", role="assistant", content="{}")
+    return _call(call, result)
 
 
 def _restored(form: Format, turn: Turn) -> Sequence[JSONObject]:

@@ -12,7 +12,7 @@ from operator import is_
 
 import msgspec
 
-from memman.entries import NO_JSON, Entry, JSONObject, NewEntry, decode_json
+from memman.entries import Entry, JSONObject, NewEntry, decode_json, note_of
 from memman.formats.calls import spoken_of
 from memman.formats.lenient import PlainMessage, parsed_messages
 from memman.protocols import Format, Rendered, Turn
@@ -184,15 +184,7 @@ def _message_of(entry: Entry) -> tuple[str, str]:
 
 def _is_original(entry: Entry) -> bool:
     """Return whether an entry is one that was added, as it was given."""
-    return entry.seq > 0 and not entry.replacement and not _is_altered(entry)
-
-
-def _is_altered(entry: Entry) -> bool:
-    """Return whether the entry was altered when it was stored."""
-    if entry.metadata_json is NO_JSON:
-        return False
-    own = entry.metadata.get("memman")
-    return isinstance(own, dict) and "altered" in own
+    return entry.seq > 0 and not entry.replacement and not note_of(entry, "altered")
 
 
 def _are_same(entries: Sequence[Entry], parsed: Sequence[NewEntry]) -> bool:
