@@ -18,9 +18,7 @@ from memman.entries import (
     ImagePart,
     JSONObject,
     NewEntry,
-    OpaquePart,
     Part,
-    TextPart,
 )
 from memman.errors import FormatError
 from memman.formats.calls import (
@@ -32,7 +30,7 @@ from memman.formats.calls import (
     result_entry,
     spoken_of,
 )
-from memman.formats.openai_chat import MESSAGE_FRAMING
+from memman.formats.openai_chat import MESSAGE_FRAMING, spoken_part
 from memman.formats.parts import (
     Kept,
     arguments_of,
@@ -41,7 +39,6 @@ from memman.formats.parts import (
     is_typed,
     keeping,
     kept_of,
-    opaque_block,
     other_keys,
     parts_framing,
     read_content,
@@ -49,6 +46,7 @@ from memman.formats.parts import (
     with_kept,
 )
 from memman.formats.plain import parse_each
+from memman.formats.separate import SeparateMessages
 from memman.formats.turns import NO_RESULT, SYSTEM_NOTE, delimited
 from memman.protocols import Call, Rendered, Turn
 
@@ -84,15 +82,12 @@ _CALL_BLOCKS = {"tool_use": ("id", "input"), "tool_call": ("id", "args"),
 _SPELLED = "memman_spelled"  # a mark among a part's other keys, never sent
 
 
-class LangChainFormat:
+class LangChainFormat(SeparateMessages):
     """`{"type": "human", "data": {"content": ...}}`, or the constructor form, and back."""
 
     name = _NAME
     request_framing = 3
     message_framing = MESSAGE_FRAMING
-    joins = False
-    edges: tuple[str, ...] = ()
-    inline_system = True
     takes_cache_key = True  # ChatOpenAI does
 
     # ------------------------------------------------------------ in
@@ -122,10 +117,6 @@ class LangChainFormat:
             return _render_said(turn.kind, turn.entries[0])
         text, extras = delimited(turn)
         return Rendered((_message("human", {"content": text}),), MESSAGE_FRAMING, extras)
-
-    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Return None: adjacent messages of one type are valid."""
-        return None
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Turn system messages behind any other into notes."""
@@ -354,8 +345,6 @@ def _respelled(block: JSONObject) -> JSON:
 def _wire_part(part: Part) -> JSONObject | None:
     """Return a part in LangChain's form, or None if it has none."""
     match part:
-        case TextPart(text):
-            return {"type": "text", "text": text}
         case ImagePart() if part.url or part.data:
             url = part.url or f"data:{part.media_type or 'image/png'};base64,{part.data}"
             image = {"url": url, **({"detail": part.detail} if part.detail else {})}
@@ -365,9 +354,7 @@ def _wire_part(part: Part) -> JSONObject | None:
             if inline is not None:
                 return {"type": "file", "mime_type": inline[0], "base64": inline[1]}
             return {"type": "file", "url": part.url} if part.url else None
-        case OpaquePart(form) if form == _NAME:
-            return opaque_block(part)
-    return None
+    return spoken_part(_NAME, part)
 
 
 # ---------------------------------------------------------------- parsing

@@ -23,6 +23,7 @@ from memman.formats.openai_chat import (
 )
 from memman.formats.parts import data_of
 from memman.formats.plain import has_content
+from memman.formats.separate import SeparateMessages
 from memman.formats.turns import BEGINS, GOES_ON, NOTHING, SYSTEM_NOTE
 from memman.protocols import Call, Rendered, Turn
 
@@ -36,15 +37,13 @@ _BRIDGE = (_NO_REPLY, "<assistant>\n")
 _CHUNKS = ("document_url", "reference")
 
 
-class MistralFormat:
+class MistralFormat(SeparateMessages):
     """`{"role": ..., "content": ..., "tool_calls": [...]}` as Mistral's API accepts it, and back."""
 
     name = _NAME
     request_framing = 3
     message_framing = MESSAGE_FRAMING
-    joins = False
     edges: tuple[str, ...] = (BEGINS, GOES_ON)
-    inline_system = True
     nameless = True
 
     # ------------------------------------------------------------ in
@@ -87,10 +86,6 @@ class MistralFormat:
     def restore(self, turn: Turn) -> list[JSONObject] | None:
         """Return an assistant's message, also without a content, or results, with their original ids."""
         return restore_turn(_DIALECT, turn)
-
-    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Return None: adjacent messages of one role are valid."""
-        return None
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Return the messages in a valid order, with a user's or a tool's at the end."""

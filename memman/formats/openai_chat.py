@@ -48,6 +48,7 @@ from memman.formats.parts import (
     with_kept,
 )
 from memman.formats.plain import has_content, parse_each
+from memman.formats.separate import SeparateMessages
 from memman.formats.turns import NO_RESULT, NOTHING, delimited
 from memman.protocols import Call, Rendered, Turn
 
@@ -117,11 +118,10 @@ def parse_messages(dialect: Dialect, messages: Sequence[JSON]) -> list[NewEntry]
 
 def render_turn(dialect: Dialect, turn: Turn) -> Rendered:
     """Return the messages of a turn; results directly follow the message with their calls."""
-    kind = turn.kind
-    if kind == "user" or kind == "assistant" or kind == "system":
-        if kind == "assistant":
-            return _render_assistant(dialect, turn)
-        return _render_said(dialect, kind, turn.entries[0])
+    if turn.kind == "assistant":
+        return _render_assistant(dialect, turn)
+    if turn.kind == "user" or turn.kind == "system":
+        return _render_said(dialect, turn.kind, turn.entries[0])
     text, extras = delimited(turn)
     return Rendered(({"role": "user", "content": text},), MESSAGE_FRAMING, extras)
 
@@ -451,16 +451,13 @@ def _parse_content(
 # ---------------------------------------------------------------- OpenAI
 
 
-class OpenAIChatFormat:
+class OpenAIChatFormat(SeparateMessages):
     """`{"role": ..., "content": ..., "tool_calls": [...]}` and back."""
 
     name = _NAME
     takes_cache_key = True
     request_framing = 3
     message_framing = MESSAGE_FRAMING
-    joins = False
-    edges: tuple[str, ...] = ()
-    inline_system = True
 
     # ------------------------------------------------------------ in
 
@@ -488,14 +485,6 @@ class OpenAIChatFormat:
     def restore(self, turn: Turn) -> list[JSONObject] | None:
         """Return an assistant's message, also without a content, or results, with their original ids."""
         return restore_turn(_DIALECT, turn)
-
-    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Return None: adjacent messages of one role are valid."""
-        return None
-
-    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """Return the messages: nothing has to be first or last."""
-        return messages
 
 
 def _wire_part(part: Part) -> JSONObject | None:

@@ -51,6 +51,7 @@ from memman.formats.parts import (
     with_kept,
 )
 from memman.formats.plain import parse_each
+from memman.formats.separate import SeparateMessages
 from memman.formats.turns import NO_RESULT, NOT_SAID, NOTHING, delimited
 from memman.formats.wire.kinds import Kind
 from memman.formats.wire.reading import is_compaction, kind_of, wrapped
@@ -73,16 +74,13 @@ _OF_OUTPUT = frozenset(("type", "call_id", "output"))
 _OF_REASONED = frozenset(("id",))
 
 
-class OpenAIResponsesFormat:
+class OpenAIResponsesFormat(SeparateMessages):
     """The items of a Responses request's `input`, and of a response's `output`."""
 
     name = _NAME
     takes_cache_key = True
     request_framing = 3
     message_framing = _MESSAGE_FRAMING
-    joins = False
-    edges: tuple[str, ...] = ()
-    inline_system = True
     results_anywhere = True
 
     # ------------------------------------------------------------ in
@@ -139,14 +137,6 @@ class OpenAIResponsesFormat:
             for call in turn.calls
         ]
         return [*spoken, *calls]
-
-    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Return None: adjacent messages of one role are valid."""
-        return None
-
-    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """Return the items: nothing has to be first or last."""
-        return messages
 
 
 def _is_item(item: JSON) -> bool:

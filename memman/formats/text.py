@@ -25,6 +25,7 @@ from memman.entries import JSON, Entry, JSONObject, NewEntry, transcript_line
 from memman.errors import FormatError
 from memman.formats.parts import has_unsaid
 from memman.formats.plain import parse_each
+from memman.formats.separate import SeparateMessages
 from memman.formats.turns import NO_RESULT, NOT_SAID, STATE_HEADS, state_head
 from memman.protocols import Rendered, Turn
 
@@ -53,15 +54,13 @@ _ESCAPED = (re.compile(rf"{_WITHIN}\\(?={_HEADING})"), re.compile(rf"{_FIRST}\\(
 _LINE_FRAMING = 4
 
 
-class TextFormat:
+class TextFormat(SeparateMessages):
     """The plain-text form: one message whose content is the whole text."""
 
     name = "text"
     request_framing = 0
     message_framing = _LINE_FRAMING
-    joins = False
     edges: tuple[str, ...] = (f"{SUMMARIES}\n\n", f"{RECENT}\n")
-    inline_system = True
 
     def detect(self, messages: Sequence[JSON]) -> int:
         """Return a low certainty for text, a higher one for our section headings."""
@@ -100,10 +99,6 @@ class TextFormat:
         if turn.kind != "result":
             return None
         return self.render(Turn("assistant", (), (), turn.answers)).messages
-
-    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Return None: `frame` puts sections together."""
-        return None
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Return one message: the summaries, then the conversation."""
