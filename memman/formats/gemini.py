@@ -63,33 +63,21 @@ _OF_MESSAGE = frozenset(("role", "parts"))
 _OF_CALL = frozenset(("id", "name", "args"))
 _OF_RESPONSE = frozenset(("id", "name", "response", "parts"))
 _OUTPUTS = ("output", "result", "error")
-# The SDK's own spelling of the keys that are read here; its other keys stay as they are.
-_SNAKE = {
-    "function_call": "functionCall",
-    "function_response": "functionResponse",
-    "inline_data": "inlineData",
-    "file_data": "fileData",
-    "thought_signature": "thoughtSignature",
-    "executable_code": "executableCode",
-    "code_execution_result": "codeExecutionResult",
-    "tool_call": "toolCall",
-    "tool_response": "toolResponse",
-    "tool_type": "toolType",
-    "video_metadata": "videoMetadata",
-    "mime_type": "mimeType",
-    "file_uri": "fileUri",
-    "display_name": "displayName",
-}
+_NESTED = (
+    "functionCall", "functionResponse", "inlineData", "fileData",
+    "executableCode", "codeExecutionResult", "toolCall", "toolResponse",
+)  # fmt: skip
+_READ = (
+    *_NESTED, "thoughtSignature", "toolType", "videoMetadata", "mimeType", "fileUri", "displayName",
+)  # fmt: skip
+# The SDK's own spelling (file_uri) of the keys that are read here; its other keys stay as they are.
+_SNAKE = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key): key for key in _READ}
 # A part's description of its data, which is rejected alone.
 _ABOUT = {
     "thought", "videoMetadata", "mediaResolution", "media_resolution", "partMetadata", "part_metadata",
 }  # fmt: skip
 _KNOWN = frozenset(
     ("text", "audioTranscription", "audio_transcription", *_ABOUT, *_SNAKE, *_SNAKE.values())
-)  # fmt: skip
-_NESTED = (
-    "functionCall", "functionResponse", "inlineData", "fileData",
-    "executableCode", "codeExecutionResult", "toolCall", "toolResponse",
 )  # fmt: skip
 _URL_SAFE = "-_"
 _STANDARD_BASE64 = str.maketrans(_URL_SAFE, "+/")

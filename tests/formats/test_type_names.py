@@ -36,7 +36,7 @@ LEFT = {
     "formats/blocks.py": "input_audio mediaResolution redacted_thinking search_result thoughtSignature"
     " videoMetadata",
     "formats/gemini.py": "audioTranscription codeExecutionResult executableCode fileData functionCall"
-    " functionResponse function_call inlineData mediaResolution partMetadata thoughtSignature toolCall"
+    " functionResponse inlineData mediaResolution partMetadata thoughtSignature toolCall"
     " toolResponse videoMetadata",
     "formats/langchain.py": "function_call image_url tool_use",
     "formats/mistral.py": "document_url image_url",
