@@ -8,7 +8,7 @@ are never among them, and neither are texts: an edited entry has no second copy.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -145,14 +145,13 @@ def read_parts(
     blocks: list[JSON], form: str, known: Callable[[Wire], Part | None], wire: WirePart
 ) -> tuple[tuple[Part, ...], dict[str, Wire]]:
     """Return the parts of a list of blocks, and their other keys by index."""
-    parts: list[Part] = []
-    more: dict[str, Wire] = {}
-    for block in blocks:
-        part, extra = read_part(block, form, known, wire)
-        if extra:
-            more[str(len(parts))] = extra
-        parts.append(part)
-    return tuple(parts), more
+    return _numbered([read_part(block, form, known, wire) for block in blocks])
+
+
+def _numbered(found: list[tuple[Part, Wire]]) -> tuple[tuple[Part, ...], dict[str, Wire]]:
+    """Return parts, and their other keys by index."""
+    more = {str(index): extra for index, (_, extra) in enumerate(found) if extra}
+    return tuple(part for part, _ in found), more
 
 
 def read_content(
@@ -188,12 +187,10 @@ def read_part(
         text = "" if block.get("text") is None else block["text"]
         if not isinstance(text, str):
             raise FormatError(f"the text of a part must be a string, not {shape_of(text)}")
-        return TextPart(text), {k: v for k, v in block.items() if k not in ("type", "text")}
+        return TextPart(text), other_keys(block, ("type", "text"))
     part = known(block)
     sent = wire(part) if part is not None and _is_textual(part) else None
-    if part is not None and sent and all(block.get(k, _ABSENT) == v for k, v in sent.items()):
-        return part, {key: value for key, value in block.items() if key not in sent}
-    return opaque(form, block), {}
+    return _restorable(block, form, part, sent)
 
 
 def read_keyed(
@@ -203,23 +200,24 @@ def read_keyed(
 
     A single plain text is a string. A blank text with a signature is opaque.
     """
-    parts: list[Part] = []
-    more: dict[str, Wire] = {}
+    found: list[tuple[Part, Wire]] = []
     for block in blocks:
         part = known(block)
         sent = wire(part) if part is not None and _is_textual(part) else None
         if isinstance(part, TextPart) and private_names(keyed=True).isdisjoint(block):
             sent = {"text": part.text}  # even if it is blank and will be left out
-        if part is None or not sent or any(block.get(k, _ABSENT) != v for k, v in sent.items()):
-            parts.append(opaque(form, block))
-            continue
-        extra = {key: value for key, value in block.items() if key not in sent}
-        if extra:
-            more[str(len(parts))] = extra
-        parts.append(part)
+        found.append(_restorable(block, form, part, sent))
+    parts, more = _numbered(found)
     if len(parts) == 1 and isinstance(parts[0], TextPart) and not more:
         return parts[0].text, {}
-    return tuple(parts), more
+    return parts, more
+
+
+def _restorable(block: Wire, form: str, part: Part | None, sent: Wire | None) -> tuple[Part, Wire]:
+    """Return a part that is written as `sent` and the block's other keys; opaque if these are not all."""
+    if part is None or not sent or any(block.get(k, _ABSENT) != v for k, v in sent.items()):
+        return opaque(form, block), {}
+    return part, other_keys(block, sent)
 
 
 def file_keys(part: FilePart, url: str | None = None) -> dict[str, str]:
@@ -543,7 +541,7 @@ def keeping(new_entry: NewEntry, name: str, kept: Kept) -> NewEntry:
     return msgspec.structs.replace(new_entry, raw_json=raw)
 
 
-def other_keys(given: Mapping[str, JSON], ours: frozenset[str]) -> JSONObject:
+def other_keys(given: Mapping[str, JSON], ours: Container[str]) -> JSONObject:
     """Return the keys of a message, block or part that rendering does not produce."""
     return {key: value for key, value in given.items() if key not in ours}
 
