@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from datetime import UTC, datetime
 from itertools import chain, pairwise
 from math import ceil
@@ -227,19 +228,17 @@ class Rendering:
 
     def copy(self) -> Rendering:
         """Return a rendering of the same window that changes apart from this one."""
-        other: Rendering = self.empty()
-        other._take(self)
+        other: Rendering = copy(self)
+        other._detach()
         return other
 
-    def _take(self, other: Rendering) -> None:
-        self._epoch = None if other._epoch is None else _OTHER_EPOCH
-        self._done = list(other._done)
-        self._pieces = list(other._pieces)
-        self._joined = list(other._joined)
-        self._starts = list(other._starts)
-        self._covered = other._covered
-        self._framing_sum = other._framing_sum
-        self.added = other.added
+    def _detach(self) -> None:
+        """Take lists of its own."""
+        self._epoch = None if self._epoch is None else _OTHER_EPOCH
+        self._done = list(self._done)
+        self._pieces = list(self._pieces)
+        self._joined = list(self._joined)
+        self._starts = list(self._starts)
 
     def update(self, window: Window) -> None:
         """Render the changes of the window since the last update."""
