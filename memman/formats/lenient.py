@@ -275,20 +275,17 @@ class _Alteration:
 
     def _nested(self, value: Any, depth: int) -> JSON:
         if isinstance(value, Mapping):
-            return self._object(value, depth)
+            return {
+                self._text(key if isinstance(key, str) else _shown(key)): self.plain(item, depth)
+                for key, item in value.items()
+                if self._values > 0
+            }
         if isinstance(value, list | tuple):
             return [self.plain(item, depth) for item in value if self._values > 0]
         if isinstance(value, AbstractSet):
             return [self._text(text) for text in sorted(map(_shown, value))]
         data = _data(0, value)
         return self._text(_shown(value)) if data is value else self.plain(data, depth)
-
-    def _object(self, value: Mapping[Any, Any], depth: int) -> JSONObject:
-        return {
-            self._text(key if isinstance(key, str) else _shown(key)): self.plain(item, depth)
-            for key, item in value.items()
-            if self._values > 0
-        }
 
     def _text(self, text: str) -> str:
         """Return a text without lone surrogates, cut at the end of the room that is left."""

@@ -43,8 +43,6 @@ _PYDANTIC_AI: Final = (
     "pydantic-ai",
     "install memman-pydantic-ai, and pass what ModelMessagesTypeAdapter dumps as JSON",
 )
-_VERCEL: Final = ("the Vercel AI SDK", _BY_HAND)
-_ADK: Final = ("Google ADK", "pass the event's content, in the format gemini")
 _AUTOGEN: Final = ("AutoGen", _BY_HAND)
 # The logs and exports that memman-cli reads, by their names there: the keys of an item without a role.
 LOGS: Final = {
@@ -63,7 +61,7 @@ _OTHER_LOGS: Final = {
     "opencode": {"info", "parts"},
     "Cline": {"ts", "type", "say"},
 }
-_OF_PARTS: Final = {"part_kind": _PYDANTIC_AI, "toolCallId": _VERCEL}
+_OF_PARTS: Final = {"part_kind": _PYDANTIC_AI, "toolCallId": ("the Vercel AI SDK", _BY_HAND)}
 _BY_PACKAGE: Final = {
     "agent_framework": _AGENT_FRAMEWORK,
     "autogen_agentchat": _AUTOGEN,
@@ -436,7 +434,7 @@ def _framework_of(message: Mapping[str, Any]) -> tuple[str, tuple[str, str] | No
             if isinstance(part, Mapping) and key in part:
                 return key, framework
     if "author" in message and isinstance(message.get("content"), Mapping):
-        return "author", _ADK
+        return "author", ("Google ADK", "pass the event's content, in the format gemini")
     kind = message.get("type")
     if "source" in message and isinstance(kind, str) and kind.endswith(("Message", "Event")):
         return "source", _AUTOGEN
