@@ -45,6 +45,7 @@ from memman.formats.parts import (
     other_keys,
     present,
     read_keyed,
+    wire_name,
     with_kept,
     with_newest_marks,
 )
@@ -53,7 +54,6 @@ from memman.protocols import CachePlace, CacheRequest, Call, ModelRef
 
 _NAME = "bedrock"
 _SEE_DOCUMENT = "(see the document)"
-_BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _GOOD_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}\Z")
 _BAD_TITLE = re.compile(r"[^a-zA-Z0-9_()\[\] -]+")
@@ -162,7 +162,7 @@ class BedrockFormat(BlockFormat):
         entry = call.entry
         kept = kept_of(entry, _NAME)
         arguments = arguments_object(entry, extras)
-        name = _BAD_NAME.sub("_", entry.name or "")[:64] or "tool"
+        name = wire_name(entry.name)
         base = {"toolUseId": self._wire_id(call), "name": name, "input": arguments}
         return with_kept({"toolUse": with_kept(base, other_keys(kept.body, _OF_USE))}, kept.block)
 
@@ -371,8 +371,7 @@ def _title(name: str | None) -> str:
 
 def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
     body = block["toolUse"]
-    call_id = body.get("toolUseId") if isinstance(body, dict) else None
-    name = body.get("name") if isinstance(body, dict) else None
+    call_id, name = body.get("toolUseId"), body.get("name")
     if not isinstance(call_id, str) or not isinstance(name, str):
         raise FormatError(f"a toolUse needs a toolUseId and a name: {shape_of(block)}")
     names[call_id] = name
@@ -385,7 +384,7 @@ def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
 
 def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
     body = block["toolResult"]
-    call_id = body.get("toolUseId") if isinstance(body, dict) else None
+    call_id = body.get("toolUseId")
     if not isinstance(call_id, str):
         raise FormatError(f"a toolResult needs a toolUseId: {shape_of(block)}")
     given = body.get("content", [])

@@ -19,9 +19,8 @@ from memman.formats.openai_chat import (
     render_turn,
     restore_turn,
     spoken_part,
-    wire_name,
 )
-from memman.formats.parts import data_of
+from memman.formats.parts import data_of, wire_name
 from memman.formats.plain import has_content
 from memman.formats.separate import SeparateMessages
 from memman.formats.turns import BEGINS, GOES_ON, NOTHING, SYSTEM_NOTE

@@ -9,10 +9,8 @@ the ids of its calls. Further rules of a provider are in the format's own module
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from operator import attrgetter
 
 import msgspec
@@ -44,6 +42,7 @@ from memman.formats.parts import (
     parts_framing,
     present,
     read_content,
+    wire_name,
     wire_parts,
     with_kept,
 )
@@ -54,7 +53,6 @@ from memman.protocols import Call, Rendered, Turn
 
 MESSAGE_FRAMING = 4
 _CALL_FRAMING = 10
-_TOOL_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _CALLS = ("tool_calls", "function_call")
 
 # The keys that rendering produces; every other key is kept and restored.
@@ -157,7 +155,6 @@ def _render_said(dialect: Dialect, role: str, entry: Entry) -> Rendered:
 
 def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
     texts = turn.entries
-    calls = turn.answers
     extras: list[str] = []
     message = _assistant_message(dialect, turn, extras)
     framing = MESSAGE_FRAMING
@@ -169,7 +166,7 @@ def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
         return Rendered((message,), framing, tuple(extras))
     framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(turn.calls)
     legacy = bool(message.get("function_call"))  # null if that came next to tool_calls
-    results = [_result_message(dialect, call, extras, legacy) for call in calls]
+    results = [_result_message(dialect, call, extras, legacy) for call in turn.answers]
     return Rendered((message, *results), framing, tuple(extras))
 
 
@@ -248,12 +245,6 @@ def _wire_body(dialect: Dialect, entry: Entry, key: str) -> JSONObject:
     given = arguments_of(entry) if kept.style == "object" and dialect.loose else None
     body = {"name": wire_name(entry.name), key: entry.text if given is None else given}
     return with_kept(body, kept.body)
-
-
-@lru_cache(maxsize=4_096)
-def wire_name(name: str | None) -> str:
-    """Return a tool's name in the provider's alphabet."""
-    return _TOOL_NAME.sub("_", name or "")[:64] or "tool"
 
 
 def _result_message(dialect: Dialect, call: Call, extras: list[str], legacy: bool) -> JSONObject:

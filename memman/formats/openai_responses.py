@@ -6,7 +6,6 @@ but an item is. Framing is that of chat completions, which recorded calls confir
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -47,6 +46,7 @@ from memman.formats.parts import (
     read_content,
     read_parts,
     typed_entry,
+    wire_name,
     wire_parts,
     with_kept,
 )
@@ -63,7 +63,6 @@ _ROLES = ("system", "developer", "user", "assistant")
 _MESSAGE_FRAMING = 4
 _CALL_FRAMING = 10
 _ID_LENGTH = 64
-_BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
@@ -281,8 +280,8 @@ def _wire_call(call: Call, is_answered: bool = True) -> JSONObject:
         return {**own[0], own[1].id: _wire_id(call)}
     kept = kept_of(entry, _NAME)
     kind = "custom_tool_call" if _is_custom(entry) else "function_call"
-    name = _BAD_NAME.sub("_", entry.name or "")[:64] or "tool"
-    item = {"type": kind, "call_id": _wire_id(call), "name": name, _CALLS[kind]: entry.text}
+    item = {"type": kind, "call_id": _wire_id(call), "name": wire_name(entry.name)}
+    item[_CALLS[kind]] = entry.text
     return with_kept(item, kept.block)
 
 

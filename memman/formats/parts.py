@@ -8,7 +8,9 @@ are never among them, and neither are texts: an edited entry has no second copy.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -45,6 +47,7 @@ NOT_CARRIED = "[memman: content that this format cannot carry]"
 """Stands for the parts of a content that the format has no form for."""
 PART_FRAMING = 2  # adjacent texts may cost a token more each than one text
 _ABSENT = object()
+_BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 T = TypeVar("T")
 Wire = JSONObject
@@ -218,6 +221,12 @@ def _restorable(block: Wire, form: str, part: Part | None, sent: Wire | None) ->
     if part is None or not sent or any(block.get(k, _ABSENT) != v for k, v in sent.items()):
         return opaque(form, block), {}
     return part, other_keys(block, sent)
+
+
+@lru_cache(maxsize=4_096)
+def wire_name(name: str | None) -> str:
+    """Return a tool's name in the alphabet of most providers."""
+    return _BAD_NAME.sub("_", name or "")[:64] or "tool"
 
 
 def file_keys(part: FilePart, url: str | None = None) -> dict[str, str]:

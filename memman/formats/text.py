@@ -182,17 +182,11 @@ def _parse_text(text: JSON) -> list[NewEntry]:
         section = _SECTION.fullmatch(line)
         if found or made or section:
             finish(section is not None)
-            head, lines = (made or found), ([_said(found)] if found else [])
+            head, lines = (made or found), ([found[found.lastgroup or 0]] if found else [])
         else:
             lines.append(line)
     finish(section=False)
     return new_entries
-
-
-def _said(head: re.Match[str]) -> str:
-    found = head.groupdict()
-    names = ("said", "arguments", "result", "context", "summary")
-    return next((found[name] for name in names if found[name] is not None), "")
 
 
 def _draft(head: re.Match[str], body: str) -> NewEntry:
