@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
+from unittest.mock import patch
 
 from memman.counting import TokenCounter, model_ref
 from memman.errors import CounterUnavailable
 from memman.protocols import CounterSpec, LocalCounter
-from memman.testing.laws import finished, in_threads
+from memman.testing.laws import finished, in_threads, run_program
 
 UNKNOWN_MODEL: Final = "no-such-model-anywhere-4711"
 _ACCURACIES: Final = ("high", "medium", "low")
@@ -39,7 +38,6 @@ _MEGABYTE: Final = "a long log line, number after number, 4711 0815\n" * 21_846
 _BLANKS: Final = (" " * 1_100_000, "\t" * 1_100_000, "x" + " " * 1_100_000 + "y")
 _THREADS: Final = 8
 _CONTROL: Final = ("<|endoftext|>", "<|im_start|>", "[INST]", "</s>")
-_CONNECTING: Final = ("connect", "connect_ex", "sendto")
 
 
 class ListedCounterLaws:
@@ -64,13 +62,7 @@ class ListedCounterLaws:
         sdks = (self.sdk,) if isinstance(self.sdk, str) else tuple(self.sdk)
         if self.module and any(sdks):
             program = _IMPORTS.format(module=self.module, sdks=sdks)
-            done = subprocess.run(
-                [sys.executable, "-c", program],
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
+            done = run_program(program)
             assert done.returncode == 0, f"import {self.module} fails: {done.stderr[-300:]}"
             assert not done.stdout.split(), f"import {self.module} loads {done.stdout.strip()}"
 
@@ -301,14 +293,6 @@ def _no_network() -> Iterator[list[str]]:
         tried.append("a connection")
         raise AssertionError("the counter is said to be offline and opened a connection")
 
-    before = {name: getattr(socket.socket, name) for name in _CONNECTING}
-    resolve = socket.getaddrinfo
-    for name in _CONNECTING:
-        setattr(socket.socket, name, refuse)
-    socket.getaddrinfo = refuse  # type: ignore[assignment]  # for as long as the block lasts
-    try:
+    connecting = patch.multiple(socket.socket, connect=refuse, connect_ex=refuse, sendto=refuse)
+    with connecting, patch.object(socket, "getaddrinfo", refuse):
         yield tried
-    finally:
-        for name, method in before.items():
-            setattr(socket.socket, name, method)
-        socket.getaddrinfo = resolve

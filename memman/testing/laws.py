@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import subprocess
 import sys
 import threading
 import traceback
@@ -136,6 +137,12 @@ def logged(name: str, level: int) -> Iterator[list[logging.LogRecord]]:
     finally:
         logger.removeHandler(keeper)
         logger.setLevel(before)
+
+
+def run_program(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python program in a process of its own, for a minute at most."""
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
 def finished_answer(answer: Any) -> Any:

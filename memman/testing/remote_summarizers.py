@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
@@ -19,7 +17,7 @@ from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUs
 from memman.runtime import SyncRuntime
 from memman.runtime.async_runtime import AsyncRuntime
 from memman.runtime.base import drive, is_async_callable
-from memman.testing.laws import finished, logged
+from memman.testing.laws import finished, logged, run_program
 from memman.testing.loopback import (
     Answer,
     LoopbackServer,
@@ -232,9 +230,7 @@ class RemoteSummarizerConformance(ProviderLaws, SummarizerConformance):
             f"assert plugin.memman_summarizer('nobody:' + {self.name!r}) is None\n"
             f"sys.exit({self.sdk!r} in sys.modules)"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", program], check=False, capture_output=True, text=True
-        )
+        done = run_program(program)
         assert done.returncode == 0, done.stderr or f"{self.name} loads {self.sdk}"
 
     # ------------------------------------------------------------ inside
