@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -25,11 +26,9 @@ _CAP = 400  # tokens
 _CONFIG = MemoryConfig(auto_compress=False, max_tokens=4_000, max_entries=None)
 
 
-def _entry(number: int, text: str, **fields: object) -> Entry:
-    settings: dict[str, object] = {"type": "message", "role": "user", **fields}
-    return msgspec.convert(
-        {"id": f"e{number}", "content": text, "timestamp": AT, "seq": number, **settings}, Entry
-    )
+def _entry(number: int, text: str, **fields: Any) -> Entry:
+    settings: dict[str, Any] = {"type": "message", "role": "user", **fields}
+    return Entry(id=f"e{number}", content=text, timestamp=AT, seq=number, **settings)
 
 
 def conversation() -> tuple[Entry, ...]:
@@ -37,27 +36,13 @@ def conversation() -> tuple[Entry, ...]:
     entries: list[Entry] = []
     for turn in range(30):
         at = 4 * turn
+        asked = f"Look at module {turn} \u2192 \u4f60\u597d, and mind the NUL \x00. " * 3
+        path, source = f'{{"path": "src/{turn}.py"}}', "line of a source file\n" * 12
+        tool = {"name": "read_file", "call_id": f"c{turn}"}
         entries += [
-            _entry(
-                at + 1, f"Look at module {turn} \u2192 \u4f60\u597d, and mind the NUL \x00. " * 3
-            ),
-            _entry(
-                at + 2,
-                f'{{"path": "src/{turn}.py"}}',
-                type="tool_call",
-                role="assistant",
-                name="read_file",
-                call_id=f"c{turn}",
-            ),
-            _entry(
-                at + 3,
-                "line of a source file\n" * 12,
-                type="tool_result",
-                role="tool",
-                name="read_file",
-                call_id=f"c{turn}",
-                is_error=turn == 7,
-            ),
+            _entry(at + 1, asked),
+            _entry(at + 2, path, type="tool_call", role="assistant", **tool),
+            _entry(at + 3, source, type="tool_result", role="tool", is_error=turn == 7, **tool),
             _entry(at + 4, f"Module {turn} keeps port {8_000 + turn} open.", role="assistant"),
         ]
     return tuple(entries)
