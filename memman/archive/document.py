@@ -105,11 +105,8 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             found = data.get("format")
             raise StateError([f"its format is {safe_repr(found)}, not {FORMAT!r}"])
         if data.get("version") != VERSION:
-            raise StateError(
-                [
-                    f"its version is {safe_repr(data.get('version'))}; this memman reads version {VERSION}"
-                ]
-            )
+            found = safe_repr(data.get("version"))
+            raise StateError([f"its version is {found}; this memman reads version {VERSION}"])
         try:
             if data is text:  # the size of a text was checked above
                 most = limits.document_bytes

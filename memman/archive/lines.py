@@ -66,10 +66,6 @@ class ParsedHeader(Header, frozen=True, kw_only=True):
     crc: str
 
 
-FIELDS = frozenset(ParsedLine.__struct_fields__)
-HEADER_FIELDS = frozenset(ParsedHeader.__struct_fields__)
-
-
 def with_checksum(body: bytes) -> bytes:
     """Return the line of an encoded JSON object."""
     rest = body[1:]

@@ -173,7 +173,7 @@ class ArchiveReader:
                 f"this memman reads up to {lines.VERSION}: install a newer memman-core"
             )
         self.header = header
-        self._check_fields(line, lines.HEADER_FIELDS)
+        self._check_fields(line, ParsedHeader)
 
     def _parsed(self, line: bytes) -> ParsedLine | None:
         """Return a line after the first; None if it is not valid."""
@@ -186,10 +186,10 @@ class ArchiveReader:
             self._add_fault(f"it cannot be decoded: {error}")
             return None
         if read.end or not lines.is_plain(line, read):
-            self._check_fields(line, lines.FIELDS)
+            self._check_fields(line, ParsedLine)
         return read
 
-    def _check_fields(self, line: bytes, known: frozenset[str]) -> None:
+    def _check_fields(self, line: bytes, known: type[msgspec.Struct]) -> None:
         """Add a fault if the line has an unknown field, or a field twice."""
         try:
             found = _loaded(line)
@@ -197,7 +197,7 @@ class ArchiveReader:
             self._add_fault(str(error))
             return
         newer = self.header is not None and self.header.v > lines.VERSION
-        if (unknown := found.keys() - known) and not newer:
+        if (unknown := found.keys() - set(known.__struct_fields__)) and not newer:
             self._add_fault(
                 f"its field {min(map(safe_repr, unknown))[:40]} is unknown in version {lines.VERSION}"
             )
