@@ -99,6 +99,8 @@ class CommandSummarizer:
 
     def _run(self, prompt: bytes, timeout: float | None) -> bytes:
         ends = None if timeout is None else monotonic() + timeout
+        from subprocess import TimeoutExpired
+
         process = self._started()
         at_exit = partial(_end_of, os.getpid(), process)
         atexit.register(at_exit)  # an interrupted main thread leaves the waiting one behind
@@ -108,8 +110,8 @@ class CommandSummarizer:
             output = start_in_thread(lambda: _read(process.stdout)).result(_left(ends))
             if len(output) > _MOST_BYTES:
                 raise SummarizerFailed(f"{self._program} printed more than {_MOST_BYTES:,} bytes")
-            status = _status(process, _left(ends))
-        except TimeoutError:
+            status = process.wait(_left(ends))
+        except (TimeoutError, TimeoutExpired):
             raise SummarizerFailed(
                 f"{self._program} took longer than {timeout:g} s and was ended"
             ) from None
@@ -182,15 +184,6 @@ def _tail(stream: Any) -> bytes:
         for some in iter(partial(stream.read, 65_536), b""):
             kept = (kept + some)[-_LAST_WORDS:]
     return kept
-
-
-def _status(process: Popen[bytes], timeout: float | None) -> int:
-    from subprocess import TimeoutExpired
-
-    try:
-        return process.wait(timeout)
-    except TimeoutExpired:
-        raise TimeoutError from None
 
 
 def _end(process: Popen[bytes]) -> None:
