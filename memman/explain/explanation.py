@@ -89,6 +89,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         compressions = [each for each in self.compressions if "retract" not in each.replaced]
         last = compressions[-1] if compressions else None
+        failed = self.last_attempt and (last is None or last.reason != self.last_attempt)
         lines = [
             f"session {self.session_id}: {_size(self.trigger)}",
             f"now: {self.reason}",
@@ -96,7 +97,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             f"summarizer: {self.summarizer.reason}",
             *([f"cache: {self.cache}"] if self.cache else []),
             f"last compression: {_compression(last) if last else 'none'}",
-            *([f"last attempt: {self.last_attempt}"] if self._failed_since(last) else []),
+            *([f"last attempt: {self.last_attempt}"] if failed else []),
             *_by_state(self.entries),
             *([f"outline: {self.state}"] if self.state else []),
             *([_LEFT_OUT.format(len(self.thoughts_left_out))] if self.thoughts_left_out else []),
@@ -107,10 +108,6 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         counts = f"{len(self.entries):,} entries, {len(self.compressions):,} compressions"
         return f"<Explanation {self.session_id}: {_size(self.trigger)}; {counts}; {self.reason}>"
-
-    def _failed_since(self, last: CompressionStatus | None) -> bool:
-        """Return whether the last attempt came after the last compression and did nothing."""
-        return bool(self.last_attempt) and (last is None or last.reason != self.last_attempt)
 
 
 def explained(

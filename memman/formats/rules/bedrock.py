@@ -81,10 +81,8 @@ def _message(message: JSONObject) -> Here:
         for kind in _HOLDER.keys() & block.keys():
             served = kind == "toolResult" and _is_served(block[kind])
             if message["role"] != ("assistant" if served else _HOLDER[kind]):
-                yield (
-                    "shape.block-role",
-                    f"{kind} is in a message of the {message['role']}; move it",
-                )
+                text = f"{kind} is in a message of the {message['role']}; move it"
+                yield "shape.block-role", text
         yield from _block(block)
     kinds = {kind for block in dicts(content) for kind in block}
     if "document" in kinds and "text" not in kinds:

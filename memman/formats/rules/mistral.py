@@ -69,18 +69,15 @@ def _message(message: JSONObject) -> Here:
     elif not (isinstance(content, str) or (content and typed(content))):
         yield "shape.content", f"{role} content is {show(content)}; send a string or typed chunks"
     if role == "assistant":
-        yield from _spoken(content)
+        for chunk in dicts(content):
+            if chunk.get("type") not in _SPOKEN:
+                shown = show(chunk.get("type"))
+                yield "shape.chunk-role", f"the assistant shows {shown}; leave it out"
         yield from _calls(message.get("tool_calls"))
     if role == "tool":
         yield from _id("a tool_call_id", message.get("tool_call_id"))
         if message.get("name") is not None:
             yield from tool_name(message["name"])
-
-
-def _spoken(content: JSON) -> Here:
-    for chunk in dicts(content):
-        if chunk.get("type") not in _SPOKEN:
-            yield "shape.chunk-role", f"the assistant shows {show(chunk.get('type'))}; leave it out"
 
 
 def _calls(calls: JSON) -> Here:
