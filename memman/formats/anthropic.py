@@ -24,7 +24,7 @@ from memman.entries import (
     TextPart,
 )
 from memman.errors import FormatError
-from memman.formats.block_format import BlockFormat
+from memman.formats.block_format import BlockFormat, listed
 from memman.formats.calls import (
     Tool,
     arguments_object,
@@ -118,13 +118,6 @@ class AnthropicFormat(BlockFormat):
 
     # ------------------------------------------------------------ out
 
-    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Join adjacent messages of one role: results first, as the provider requires."""
-        if left["role"] != right["role"]:
-            return None
-        joined = _listed(left["content"]) + _listed(right["content"])
-        return {**with_kept(left, right), "content": joined}
-
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Begin and end with the user, since the newest models reject a prefilled end; limit stored marks.
 
@@ -183,7 +176,7 @@ class AnthropicFormat(BlockFormat):
                 _unmark(message["content"])
         for place in places:
             message = messages[place.message]
-            blocks = message["content"] = _listed(message["content"])
+            blocks = message["content"] = listed(message["content"])
             for block in reversed(blocks[: place.blocks]):
                 if _is_markable(block):
                     block["cache_control"] = _mark(request)
@@ -250,10 +243,6 @@ def _other_keys(result: Mapping[str, JSON]) -> JSONObject:
     if kept.get("is_error"):
         del kept["is_error"]
     return kept
-
-
-def _listed(content: JSON) -> list[JSONObject]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
 def _wire_part(part: Part) -> JSONObject | None:

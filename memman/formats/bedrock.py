@@ -130,12 +130,6 @@ class BedrockFormat(BlockFormat):
 
     # ------------------------------------------------------------ out
 
-    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Join adjacent messages of one role: results first, as the provider requires."""
-        if left["role"] != right["role"]:
-            return None
-        return {**with_kept(left, right), "content": [*left["content"], *right["content"]]}
-
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Begin and end with the user, give documents different names, and limit stored cache points."""
         messages = with_newest_marks(_with_different_names(messages), "cachePoint")

@@ -75,6 +75,13 @@ class BlockFormat(ABC):
         framing = self.message_framing + parts_framing(entry.content)
         return Rendered((self._users(content, kept),), framing, tuple(extras))
 
+    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
+        """Join adjacent messages of one role: results first, as the provider requires."""
+        if left["role"] != right["role"]:
+            return None
+        joined = [*listed(left[self._key]), *listed(right[self._key])]
+        return {**with_kept(left, right), self._key: joined}
+
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Begin and end the conversation with the user."""
         return framed(messages, self._role, self._of_user)
@@ -181,3 +188,8 @@ class BlockFormat(ABC):
     @abstractmethod
     def _wire_result(self, call: Call, result: Entry, extras: list[str]) -> JSONObject:
         """Return the block of a call's result."""
+
+
+def listed(content: JSON) -> list[JSONObject]:
+    """Return a content as blocks."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
