@@ -147,7 +147,7 @@ def _read(message: JSON) -> tuple[str, JSONObject, bool] | None:
     return kind, data, "kwargs" in message
 
 
-def _type_of(message: JSONObject) -> str:
+def _type_of(message: JSON) -> str:
     found = _read(message)
     return found[0] if found else ""
 
@@ -156,9 +156,8 @@ def _removed(messages: Sequence[JSON]) -> set[int]:
     """Return the indexes of removed messages and of the messages that remove them."""
     gone: set[int] = set()
     for index, message in enumerate(messages):
-        found = _read(message)
-        if found is not None and found[0] == "remove":
-            wanted = found[1].get("id")
+        if _type_of(message) == "remove":
+            wanted = _id_of(message)
             gone.add(index)
             gone |= {
                 earlier

@@ -25,7 +25,6 @@ from memman.results import Source
 from memman.window import STATE_INDEX, Window, WindowItem
 
 Price = Callable[[str], int]
-_Message = JSONObject
 _DELIMITED = ("context", "summary", "state", "orphan")
 _EPOCH_TIME = datetime.fromtimestamp(0, UTC)
 _NO_ONE = Turn("state", ())  # says what memman adds
@@ -41,7 +40,7 @@ class _Rendered(msgspec.Struct, frozen=True, gc=False):
 
     items: tuple[WindowItem, ...]
     before: int
-    messages: tuple[_Message, ...]
+    messages: tuple[JSONObject, ...]
     framing: float
     system: tuple[Entry, ...]
     turns: tuple[tuple[Turn, Rendered], ...]
@@ -52,10 +51,10 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     """The messages of a request, and what they were made of."""
 
     format: Format
-    messages: list[_Message]
+    messages: list[JSONObject]
     # The indexes of those in `_joined` that each was made of, if they are known already.
     _indexes: list[tuple[int, ...]] | None
-    _joined: list[_Message]  # before `frame`
+    _joined: list[JSONObject]  # before `frame`
     _first: int  # of these, the messages of a system prompt
     _done: tuple[_Rendered, ...]
     _starts: tuple[int, ...]
@@ -156,7 +155,7 @@ def _pieces_of(done: Sequence[_Rendered]) -> int:
     return done[-1].before + len(done[-1].messages) if done else 0
 
 
-def _blocks(message: _Message) -> int:
+def _blocks(message: JSONObject) -> int:
     """Return the number of content blocks of a message; a text is one."""
     content = message.get("content")
     return len(content) if isinstance(content, list) else 1
@@ -208,8 +207,8 @@ class Rendering:
         """Reset to an empty window."""
         self._epoch: int | None = None
         self._done: list[_Rendered] = []
-        self._pieces: list[_Message] = []  # the messages before adjacent ones are joined
-        self._joined: list[_Message] = []
+        self._pieces: list[JSONObject] = []  # the messages before adjacent ones are joined
+        self._joined: list[JSONObject] = []
         self._starts: list[int] = []  # the index of the first piece of each joined message
         self._covered = 0  # the number of pieces in joined messages
         self._framing_sum = 0.0
@@ -268,7 +267,7 @@ class Rendering:
 
     def _rendered(self, items: tuple[WindowItem, ...], last: bool) -> _Rendered:
         """Render an exchange."""
-        messages: tuple[_Message, ...] = ()
+        messages: tuple[JSONObject, ...] = ()
         system: tuple[Entry, ...] = ()
         rendered_turns: list[tuple[Turn, Rendered]] = []
         tokens = 0.0
@@ -334,7 +333,7 @@ class Rendering:
             self._starts += range(first, len(pieces))
             self._joined += pieces[first:]
             return
-        run: list[_Message] = []
+        run: list[JSONObject] = []
         start = 0
         if self._joined:  # the last message may grow
             run, start = [self._joined.pop()], self._starts.pop()
@@ -346,11 +345,11 @@ class Rendering:
         if run:
             self._close(run, start)
 
-    def _close(self, run: Sequence[_Message], start: int) -> None:
+    def _close(self, run: Sequence[JSONObject], start: int) -> None:
         self._joined.append(self._joined_run(run))
         self._starts.append(start)
 
-    def _joined_run(self, run: Sequence[_Message]) -> _Message:
+    def _joined_run(self, run: Sequence[JSONObject]) -> JSONObject:
         """Join a run of messages in halves: from left to right the first would be copied each time."""
         if len(run) == 1:
             return run[0]
@@ -376,7 +375,7 @@ class Rendering:
 
     # ------------------------------------------------------------ the result
 
-    def messages(self, prompt: str | None = None) -> list[_Message]:
+    def messages(self, prompt: str | None = None) -> list[JSONObject]:
         """Return the request's messages, which must not be changed, in a new list.
 
         A prompt comes first unless the format has a separate place for it.

@@ -34,8 +34,7 @@ STATE_HEADS = re.compile(
 STATE_END = "[end of memman outline]"
 NOTHING = Rendered((), 0)
 
-Message = JSONObject
-MakeMessage = Callable[[str], Message]  # makes a user message of a text
+MakeMessage = Callable[[str], JSONObject]  # makes a user message of a text
 _Kind = Literal["system", "user", "assistant", "context", "summary", "state", "orphan", "result"]
 _SAID_BY: dict[str, _Kind] = {"system": "system", "assistant": "assistant"}
 _MARK_LIKE = ", 9a9a9a9a]"  # costs as much as any nonce, and is the same in every session
@@ -273,7 +272,7 @@ def shape(text: str) -> str:
 # ---------------------------------------------------------------- the user begins and ends
 
 
-def framed(messages: list[Message], model: str, user_message: MakeMessage) -> list[Message]:
+def framed(messages: list[JSONObject], model: str, user_message: MakeMessage) -> list[JSONObject]:
     """Add a user's note before a first and after a last message of the role `model`.
 
     The newest models reject a prefilled end, and a system prompt alone.
