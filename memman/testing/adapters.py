@@ -463,10 +463,7 @@ class _Conversation:
         return self.memory.export_session(self.driver.session_id).to_json()
 
     def _history(self) -> list[Fact]:
-        async def get() -> Sequence[Any]:
-            return await self.driver.history()
-
-        read = read_messages(list(asyncio.run(get())), keep=True)
+        read = read_messages(list(asyncio.run(self.driver.history())), keep=True)
         return self._parsed([each.message for each in read])
 
     def _parsed(self, messages: Sequence[Any]) -> list[Fact]:

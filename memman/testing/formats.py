@@ -6,7 +6,6 @@ import copy
 import itertools
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,9 +16,9 @@ from memman.formats.renderer import Rendering
 from memman.formats.rules import check
 from memman.protocols import Format
 from memman.testing.laws import refused
+from memman.testing.stores.records import AT
 from memman.window import Window
 
-AT = datetime(2026, 1, 1, tzinfo=UTC)
 _NOT_MESSAGES: tuple[Any, ...] = (None, 5, [], {"no": "role"}, {"role": "nobody", "content": "x"})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
 from time import monotonic
@@ -285,7 +285,8 @@ def _outcome(subject: Summarizer, request: SummaryRequest) -> SummaryReply | Exc
 
     try:
         if is_async_callable(subject.summarize):
-            answer: SummaryReply = asyncio.run(_awaited(call))
+            runtime = AsyncRuntime()
+            answer: SummaryReply = asyncio.run(runtime.call_summarizer(call, None, True))
         else:
             answer = finished(
                 lambda: drive(SyncRuntime().call_summarizer(call, None, False)), 2 * _AMPLE
@@ -293,10 +294,6 @@ def _outcome(subject: Summarizer, request: SummaryRequest) -> SummaryReply | Exc
     except Exception as error:  # noqa: BLE001 - any error of an SDK
         return error
     return answer
-
-
-async def _awaited(call: Callable[[], Any]) -> Any:
-    return await AsyncRuntime().call_summarizer(call, None, True)
 
 
 def _timed(subject: Summarizer, request: SummaryRequest) -> tuple[SummaryReply | Exception, float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -20,8 +19,8 @@ from memman.manager import MemoryManager
 from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
 from memman.runtime.base import is_async_callable
 from memman.testing.laws import finished, finished_answer, in_threads
+from memman.testing.stores.records import AT
 
-AT = datetime(2026, 1, 1, tzinfo=UTC)
 _CAP = 400  # tokens
 _CONFIG = MemoryConfig(auto_compress=False, max_tokens=4_000, max_entries=None)
 
