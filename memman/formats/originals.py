@@ -66,17 +66,11 @@ def _together(before: Entry, entry: Entry) -> bool:
 
 
 def _kind(entry: Entry, form: str) -> _Kind:
-    match entry.type:
-        case "tool_call":
-            return "assistant"
-        case "tool_result" if is_beside(entry, form):
-            return "assistant"
-        case "message":
-            return "user" if entry.role == "tool" else entry.role
-        case "tool_result":
-            return "result"
-        case kind:
-            return kind
+    if entry.type == "tool_call" or (entry.type == "tool_result" and is_beside(entry, form)):
+        return "assistant"
+    if entry.type == "message":
+        return "user" if entry.role == "tool" else entry.role
+    return "result" if entry.type == "tool_result" else entry.type
 
 
 def _turns(

@@ -36,7 +36,6 @@ NOTHING = Rendered((), 0)
 
 MakeMessage = Callable[[str], JSONObject]  # makes a user message of a text
 _Kind = Literal["system", "user", "assistant", "context", "summary", "state", "orphan", "result"]
-_SAID_BY: dict[str, _Kind] = {"system": "system", "assistant": "assistant"}
 _MARK_LIKE = ", 9a9a9a9a]"  # costs as much as any nonce, and is the same in every session
 _DIGITS = re.compile(r"[0-9]")
 _BRACKETS = str.maketrans("[]", "()")
@@ -130,7 +129,7 @@ def _is_assistant(entry: Entry) -> bool:
 def _kind(entry: Entry) -> _Kind:
     kind = entry.type
     if kind == "message":
-        return _SAID_BY.get(entry.role, "user")
+        return "system" if entry.role == "system" else "user"
     return kind if kind == "context" or kind == "summary" else "orphan"
 
 
