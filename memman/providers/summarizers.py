@@ -172,22 +172,22 @@ def persistently(call: Callable[[float], T], timeout: float | None) -> T:
     `SummarizerUnavailable` if an SDK, a key or a setting is missing.
     """
     ends = time.monotonic() + (LONGEST if timeout is None else timeout)
-    for usual in _WAITS:
-        try:
-            with unavailable():
-                return call(max(0.001, ends - time.monotonic()))
-        except Exception as error:
-            wait = _wait_after(error, usual)
-            if wait is None or time.monotonic() + wait >= ends:
-                raise
-        time.sleep(wait)
     with unavailable():
+        for usual in _WAITS:
+            try:
+                return call(max(0.001, ends - time.monotonic()))
+            except Exception as error:
+                wait = _wait_after(error, usual)
+                if wait is None or time.monotonic() + wait >= ends:
+                    raise
+            time.sleep(wait)
         return call(max(0.001, ends - time.monotonic()))
 
 
 def _wait_after(error: Exception, usual: float) -> float | None:
     """Return the seconds to wait before a retry, None if it would fail again."""
-    if isinstance(error, SummarizerUnavailable) or failure_of(error).kind not in _PASSING:
+    missing = isinstance(error, CounterUnavailable | SummarizerUnavailable)
+    if missing or failure_of(error).kind not in _PASSING:
         return None
     asked = retry_after_of(error)
     return usual if asked is None else asked
