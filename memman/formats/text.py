@@ -195,12 +195,8 @@ def _draft(head: re.Match[str], body: str) -> NewEntry:
         role: JSON = found["role"].lower()
         return NewEntry(type="message", role=role, content=body)
     if found.get("call"):
-        return NewEntry(
-            type="tool_call",
-            role="assistant",
-            content=body.rstrip().removesuffix(")"),
-            name=found["call"],
-        )
+        arguments = body.rstrip().removesuffix(")")
+        return NewEntry(type="tool_call", role="assistant", content=arguments, name=found["call"])
     if found.get("tool"):
         return NewEntry(type="tool_result", role="tool", content=body, name=found["tool"])
     if found.get("source"):
