@@ -99,10 +99,9 @@ class ArchiveImport:
             checker.take(seq, with_entry(record, blank))  # texts would fill the memory
         except (Refused, EntryNotFound, InvalidInput) as error:
             reader.faults.add(seq + 1, f"{type(record).__name__}: {error}")
-        else:
-            self.records.append(self._redacted(trusting(record, self._trusted)))
-            return True
-        return False
+            return False
+        self.records.append(self._redacted(trusting(record, self._trusted)))
+        return True
 
     def _redacted(self, record: Record) -> Record:
         """Return the record as it is to be stored."""

@@ -182,14 +182,13 @@ def _check_entry(entry: Entry) -> None:
     _check_tokens(entry.token_count.tokens)
     if not len(memoryview(entry.metadata_json)):
         return
+    what = f"the metadata of entry {entry.id!r}"
     try:
         metadata = decode_json(entry.metadata_json)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidInput(
-            f"the metadata of entry {entry.id!r} cannot be decoded: {error}"
-        ) from None
+        raise InvalidInput(f"{what} cannot be decoded: {error}") from None
     if not isinstance(metadata, dict):
-        raise InvalidInput(f"the metadata of entry {entry.id!r} is not an object")
+        raise InvalidInput(f"{what} is not an object")
     if entry.type == "summary":
         try:
             covered_by(entry)
