@@ -21,7 +21,7 @@ from memman.manager import MemoryManager
 
 _NUMBERS: Final = itertools.count(1)  # of calls, unique in the process as a provider's ids are
 _ANY: Final = 1_000_000_000  # tokens
-_LINES: Final = 25  # of a tool's result: about 180 tokens
+_BODY: Final = "total = total + compute(row)\n" * 25  # of a tool's result: about 180 tokens
 _ASKED: Final = re.compile(r"Which rate has (\S+)\?")
 
 
@@ -208,8 +208,6 @@ class FakeModel:
 
     def read_sync(self, path: str) -> str:
         """Read a file: the body of the tool `read` if the framework runs without an event loop."""
-        code = (
-            f"# {path}\nrate = {crc32(path.encode())}\n" + "total = total + compute(row)\n" * _LINES
-        )
+        code = f"# {path}\nrate = {crc32(path.encode())}\n{_BODY}"
         self.results.append(code if self._result is None else self._result)
         return self.results[-1]
