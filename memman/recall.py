@@ -126,24 +126,15 @@ def _page_in(given: Mapping[str, Any]) -> int:
     return value
 
 
-class Recall:
+class Recall(msgspec.Struct, frozen=True):
     """Answers the calls of a tool: the body of `RecallTool` and of `AsyncRecallTool`."""
 
-    def __init__(
-        self,
-        search: Search,
-        sessions: SessionCache,
-        session_id: str,
-        use: RecallUse,
-        name: str,
-        max_tokens: int,
-    ) -> None:
-        self._search = search
-        self._sessions = sessions
-        self._session_id = session_id
-        self._use = use  # as long as it exists, notices name the tool
-        self._name = name
-        self._max_tokens = max_tokens
+    _search: Search
+    _sessions: SessionCache
+    _session_id: str
+    _use: RecallUse  # as long as it exists, notices name the tool
+    _name: str
+    _max_tokens: int
 
     async def answer(self, arguments: Arguments) -> str:
         """Return the answer to a call."""

@@ -43,7 +43,7 @@ from memman.runtime.base import USE_ASYNC, Runtime, is_async_callable, refuse_as
 from memman.runtime.observation import Observer
 from memman.session.cache import SessionCache
 from memman.session.shared import Shared
-from memman.session.store import store_methods
+from memman.session.store import FullStore, store_methods
 from memman.state import Keeps
 from memman.stores import MemoryStore
 from memman.summarizers import Asker, Summarizers
@@ -93,9 +93,11 @@ class Core:
             check_function(port, name)
         check_switch(exclusive, "exclusive")
         check_switch(trust_settings, "trust_settings")
+        opened = MemoryStore() if store is None else self._open(store)
+        refuse_async_port(opened, store_methods(opened), runtime, "store")
         self.shared = Shared(
             runtime=runtime,
-            store=self._checked_store(store),
+            store=FullStore(opened, runtime),
             exclusive=exclusive or store is None,
             clock=partial(datetime.now, UTC) if clock is None else aware(clock),
             new_id=uuid7 if new_id is None else checked_ids(new_id),
@@ -161,8 +163,15 @@ class Core:
         if model is not None:
             settings = settings.updated({"model": model})
         if model_info is not None:
-            limits = _checked_limits(settings.model, model_info)
-            self.resolver.use_models(self.resolver.models.with_limits(*limits))
+            if settings.model is None:
+                raise ConfigError("model_info= has the limits of a model: give model= too")
+            if not isinstance(model_info, ModelInfo) or not sound_limits(model_info):
+                raise ConfigError(
+                    "model_info must be a ModelInfo(context, max_input, max_output) of positive numbers "
+                    f"of tokens, with Prices or none, not {safe_repr(model_info, 60)}"
+                )
+            models = self.resolver.models
+            self.resolver.use_models(models.with_limits(settings.model, model_info))
         return settings
 
     def configure(self, settings: Mapping[str, Any]) -> None:
@@ -234,14 +243,6 @@ class Core:
 
     # ------------------------------------------------------------ the store
 
-    def _checked_store(
-        self, store: str | os.PathLike[str] | Store | AsyncStore | None
-    ) -> Store | AsyncStore:
-        """Return the manager's store. Raises `AsyncPortRefused` for one that the runtime cannot run."""
-        opened = MemoryStore() if store is None else self._open(store)
-        refuse_async_port(opened, store_methods(opened), self.runtime, "store")
-        return opened
-
     def _open(self, store: str | os.PathLike[str] | Store | AsyncStore) -> Store | AsyncStore:
         """Return the store of a path or URL, or the given store itself."""
         if isinstance(store, MemoryConfig):
@@ -265,15 +266,3 @@ class Core:
         path = Path(where)
         bare = where == path.name and path.suffix not in _FILES
         return bare and not file_mode(path) and self.resolver.limits(where) is not None
-
-
-def _checked_limits(model: str | None, info: ModelInfo) -> tuple[str, ModelInfo]:
-    """Return the model and its limits. Raises `ConfigError` without a model or for unusable limits."""
-    if model is None:
-        raise ConfigError("model_info= has the limits of a model: give model= too")
-    if not isinstance(info, ModelInfo) or not sound_limits(info):
-        raise ConfigError(
-            "model_info must be a ModelInfo(context, max_input, max_output) of positive numbers of "
-            f"tokens, with Prices or none, not {safe_repr(info, 60)}"
-        )
-    return model, info

@@ -813,7 +813,8 @@ class AsyncMethods:
         if model is not None:
             config = config.updated({"model": check_model(model)})
         prompt = None if system is None else system_text(system)
-        counting = TokenCounting(core.shared, core.resolver, config, prompt, tools_json(tools))
+        definitions, counter = tools_json(tools), core.resolver.counter(config)
+        counting = TokenCounting(core.shared, core.resolver, config, counter, prompt, definitions)
         counted = await counting.count_exactly(content) if exact else None
         return counting.count(content) if counted is None else counted
 

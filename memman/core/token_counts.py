@@ -12,7 +12,7 @@ import msgspec
 from memman.config import MemoryConfig
 from memman.core.arguments import new_entry
 from memman.core.resolver import Resolver
-from memman.counting import CountFailure
+from memman.counting import CountFailure, TokenCounter
 from memman.entries import Entry, TokenCount, check_new_entry, check_text
 from memman.formats import plain_messages
 from memman.formats.streams import whole
@@ -23,23 +23,15 @@ from memman.window import Window
 logger = logging.getLogger("memman")
 
 
-class TokenCounting:
+class TokenCounting(msgspec.Struct, frozen=True):
     """Counts content with a model's counter; system prompt and tools are counted with it."""
 
-    def __init__(
-        self,
-        shared: Shared,
-        resolver: Resolver,
-        config: MemoryConfig,
-        system: str | None,
-        tools: bytes | None,
-    ) -> None:
-        self._shared = shared
-        self._resolver = resolver
-        self._config = config
-        self._counter = resolver.counter(config)
-        self._system = system
-        self._tools = tools
+    _shared: Shared
+    _resolver: Resolver
+    _config: MemoryConfig
+    _counter: TokenCounter
+    _system: str | None
+    _tools: bytes | None
 
     def count(self, content: Any) -> TokenCount:
         """Return the local counter's count."""

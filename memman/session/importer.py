@@ -77,8 +77,9 @@ class Importer:
         return session_id
 
     def _redacted(self, entry: Entry) -> Entry:
-        shared = self._shared
-        return shared.redacted_to_store(entry, shared.counter(shared.config))
+        clean = self._shared.redacted(entry, "nothing was stored")
+        counter = self._shared.counter(self._shared.config)
+        return msgspec.structs.replace(clean, token_count=counter.count_entry(clean))
 
     def _counter(self) -> _ImportCounter:
         return _ImportCounter(self._shared.counter(self._shared.config))

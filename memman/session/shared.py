@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -30,7 +31,7 @@ from memman.entries import (
     noted,
 )
 from memman.errors import InvalidInput
-from memman.protocols import AsyncStore, Format, Prices, Store
+from memman.protocols import Format, Prices
 from memman.records import SettingsInEffect
 from memman.runtime.base import Flag, Runtime
 from memman.runtime.forks import renew_in_child
@@ -145,55 +146,33 @@ def _identity(entry: Entry) -> tuple[str, str, str, datetime]:
     return entry.id, entry.type, entry.role, entry.timestamp
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Shared:
     """The ports, the settings and the clock of a manager, as its sessions use them."""
 
-    def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        store: Store | AsyncStore,
-        exclusive: bool,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
-        new_nonce: Callable[[], str],
-        trust_settings: bool,
-        redact: Callable[[Entry], Entry] | None,
-        keeps: Keeps,
-        sender: object,
-        counter: Callable[[MemoryConfig], TokenCounter],
-        remote: Callable[[MemoryConfig], Remote | None],
-        limits: Callable[[str | None], tuple[int, int, int] | None],
-        prices: Callable[[str], Prices | None],
-        binds: Callable[[str | None], bool],
-        warn_unknown: Callable[[MemoryConfig], None],
-        summarizer: Callable[[MemoryConfig], Asker | None],
-        format: str,
-        format_named: Callable[[str], Format],
-        check: Callable[[MemoryConfig], None],
-        check_change: Callable[[MemoryConfig, MemoryConfig], None],
-    ) -> None:
-        self.runtime = runtime
-        self.store = FullStore(store, runtime)
-        self.exclusive = exclusive
-        self.clock = clock
-        self.new_id = new_id
-        self.new_nonce = new_nonce
-        self.trust_settings = trust_settings
-        self.redact = redact
-        self.keeps = keeps
-        self.sender = sender
-        self.counter = counter
-        self.remote = remote
-        self.limits = limits
-        self.prices = prices
-        self.binds = binds
-        self.warn_unknown = warn_unknown
-        self.summarizer = summarizer
-        self.format = format
-        self.format_named = format_named
-        self.check = check
-        self.check_change = check_change
+    runtime: Runtime
+    store: FullStore
+    exclusive: bool
+    clock: Callable[[], datetime]
+    new_id: Callable[[], str]
+    new_nonce: Callable[[], str]
+    trust_settings: bool
+    redact: Callable[[Entry], Entry] | None
+    keeps: Keeps
+    sender: object
+    counter: Callable[[MemoryConfig], TokenCounter]
+    remote: Callable[[MemoryConfig], Remote | None]
+    limits: Callable[[str | None], tuple[int, int, int] | None]
+    prices: Callable[[str], Prices | None]
+    binds: Callable[[str | None], bool]
+    warn_unknown: Callable[[MemoryConfig], None]
+    summarizer: Callable[[MemoryConfig], Asker | None]
+    format: str
+    format_named: Callable[[str], Format]
+    check: Callable[[MemoryConfig], None]
+    check_change: Callable[[MemoryConfig, MemoryConfig], None]
+
+    def __post_init__(self) -> None:
         self._renew()
         renew_in_child(self._renew)
         self._uses = count(1).__next__
@@ -231,10 +210,8 @@ class Shared:
         """Return the manager's settings combined with a session's own, if it has any."""
         if settings:
             return self._resolve(self.config.updated(self.effective(settings, untrusted)))
-        version, known = (
-            self.version,
-            self._resolved,
-        )  # in this order: another thread may change both
+        # In this order: another thread may change both.
+        version, known = self.version, self._resolved
         if known is None or known[0] != version:
             known = self._resolved = version, self._resolve(self.config)
         return known[1]
@@ -364,11 +341,6 @@ class Shared:
             return self.redact is None or bool(self.redact(probe).content == text)
         except Exception:  # noqa: BLE001 - of the caller's function, for a text that is no message
             return False
-
-    def redacted_to_store(self, entry: Entry, counter: TokenCounter) -> Entry:
-        """Return the entry as `redact` leaves it, with its new count. Raises `InvalidInput`."""
-        clean = self.redacted(entry, "nothing was stored")
-        return msgspec.structs.replace(clean, token_count=counter.count_entry(clean))
 
     def redacted_focus(self, focus: str | None) -> str | None:
         """Return the focus of a summary, redacted as a user's message. Raises `InvalidInput`."""
