@@ -55,7 +55,7 @@ def charge_of(report: UsageReported, prices: Prices | None, earlier: Earlier) ->
     """
     if prices is None:
         return None
-    charge = _charge_for(report, prices)
+    charge = _charge(report, prices)
     if charge is None or not report.hidden_tokens:
         return charge and msgspec.structs.replace(charge, uncompressed=charge.total)
     whole = report.input_tokens + report.hidden_tokens
@@ -66,7 +66,8 @@ def charge_of(report: UsageReported, prices: Prices | None, earlier: Earlier) ->
             read = min(whole, earlier.last.tokens)
         written = 0 if prices.cache_write is None else whole - read
     hour = written if (earlier.ttl or 0) >= _HOUR and prices.cache_write_1h is not None else 0
-    would_be = _charge(prices, whole, read, written, hour, report.output_tokens)
+    usage = SummaryUsage(whole, report.output_tokens, read, written, hour)
+    would_be = _charge(usage, prices)
     return would_be and msgspec.structs.replace(charge, uncompressed=would_be.total)
 
 
@@ -100,31 +101,20 @@ def cache_prices(prices: Prices | None, tokens: int, ttl: float | None) -> Cache
 
 def price_of(usage: SummaryUsage, prices: Prices) -> float | None:
     """Return the price of a call of a summarizer; None if a price that it needs is unknown."""
-    charge = _charge_for(usage, prices)
+    charge = _charge(usage, prices)
     return None if charge is None else charge.total
 
 
-def _charge_for(used: UsageReported | SummaryUsage, prices: Prices) -> Charge | None:
-    return _charge(
-        prices,
-        used.input_tokens,
-        used.cached_tokens,
-        used.cache_written_tokens,
-        used.cache_written_1h_tokens,
-        used.output_tokens,
-    )
-
-
-def _charge(
-    prices: Prices, input: int, cached: int, written: int, hour: int, output: int
-) -> Charge | None:
-    at: Prices | PriceTier = prices.at(input)
+def _charge(used: UsageReported | SummaryUsage, prices: Prices) -> Charge | None:
+    cached, written = used.cached_tokens, used.cache_written_tokens
+    hour = used.cache_written_1h_tokens
+    at: Prices | PriceTier = prices.at(used.input_tokens)
     parts = (
-        (input - cached - written, at.input),
+        (used.input_tokens - cached - written, at.input),
         (cached, at.cache_read),
         (written - hour, at.cache_write),
         (hour, at.cache_write_1h),
-        (output, at.output),
+        (used.output_tokens, at.output),
     )
     costs: list[float] = []
     for tokens, price in parts:
