@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memman.counting.overflow import Overflow
 
 logger = logging.getLogger("memman.counting")
+T = TypeVar("T")
 
 
 class Models:
@@ -75,9 +76,8 @@ class Models:
         return Models(self._plugins, {**self._learned, (ref.provider, ref.name): info})
 
     def _resolved(self, model: str) -> ModelRef:
-        answer = self._answer("memman_resolve_model", model)
-        if not isinstance(answer, ModelRef):
-            _refused("memman_resolve_model", answer)
+        answer = self._answer("memman_resolve_model", model, ModelRef)
+        if answer is None:
             return model_ref(model)
         return msgspec.structs.replace(
             answer, given=answer.given or model, family=answer.family or family_of(answer.name)
@@ -88,34 +88,31 @@ class Models:
         learned = self._learned.get((ref.provider, ref.name))
         if learned is not None:
             return learned
-        answer = self._answer("memman_model_info", ref)
-        if isinstance(answer, ModelInfo) and sound_limits(answer):
-            return answer
-        _refused("memman_model_info", answer)
-        return limits_of(ref)
+        return self._answer("memman_model_info", ref, ModelInfo, sound_limits) or limits_of(ref)
 
     def _priced(self, model: str) -> Prices | None:
         info = self.info(model)
         if info is not None and info.prices is not None:
             return info.prices
-        answer = self._answer("memman_prices", self.ref(model))
-        if isinstance(answer, Prices):
-            return answer
-        _refused("memman_prices", answer)
-        return None
+        return self._answer("memman_prices", self.ref(model), Prices)
 
-    def _answer(self, hook: str, model: Any) -> Any:
-        """Return the plugins' answer; None if two differ, since a session must stay readable."""
+    def _answer(
+        self, hook: str, model: Any, kind: type[T], is_sound: Callable[[T], bool] | None = None
+    ) -> T | None:
+        """Return the plugins' answer if it is valid.
+
+        None if two differ, since a session must stay readable.
+        """
+        answer: Any = None
         try:
-            return self._plugins().answer(hook, model=model)
+            answer = self._plugins().answer(hook, model=model)
         except InvalidInput as error:
             logger.warning("%s", error)
-            return None
-
-
-def _refused(hook: str, answer: Any) -> None:
-    if answer is not None:
-        logger.warning("a plugin returned an invalid answer to %s: %r", hook, answer)
+        if isinstance(answer, kind) and (is_sound is None or is_sound(answer)):
+            return answer
+        if answer is not None:
+            logger.warning("a plugin returned an invalid answer to %s: %r", hook, answer)
+        return None
 
 
 def sound_limits(info: ModelInfo) -> bool:
