@@ -318,14 +318,12 @@ def _there_and_back(value: Any, what: str) -> tuple[bytes, Any]:
     try:
         encoded = _encoder.encode(value)
         back = msgspec.json.decode(encoded)
-        same = back == value
+        if back == value:
+            return encoded, back
+        fault = "it does not survive"
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidInput(f"{what} must be plain JSON: {fault_in_json(value) or error}") from None
-    if not same:
-        raise InvalidInput(
-            f"{what} must be plain JSON: {fault_in_json(value) or 'it does not survive'}"
-        )
-    return encoded, back
+        fault = str(error)
+    raise InvalidInput(f"{what} must be plain JSON: {fault_in_json(value) or fault}")
 
 
 def depth_of(value: Any, most: int) -> int:
@@ -378,12 +376,8 @@ def fault_in_json(value: Any, path: str = "$", depth: int = 0) -> str:
         inside = ((f"{path}.{key}", item) for key, item in value.items())
         return next(filter(None, (fault_in_json(item, at, depth + 1) for at, item in inside)), "")
     if isinstance(value, list):
-        return next(
-            filter(
-                None, (fault_in_json(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value))
-            ),
-            "",
-        )
+        faults = (fault_in_json(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value))
+        return next(filter(None, faults), "")
     if isinstance(value, str):
         return "" if is_encodable(value) else f"{path} holds a lone surrogate"
     if isinstance(value, float) and not math.isfinite(value):
@@ -472,22 +466,14 @@ def _check_block(block: object, what: str) -> None:
 
 def check_new_entry(new_entry: D) -> D:
     """Return the entry with plain strings. Raises `InvalidInput` for a value that cannot be stored."""
-    changed: dict[str, Any] = {}
-    content: Content = new_entry.content
-    if type(content) is not str or not content.isascii():
-        plain = check_content(content, "content")
-        if plain is not content:
-            changed["content"] = plain
     name, call_id, message_id = new_entry.name, new_entry.call_id, new_entry.message_id
-    if name is not None and (plain := check_name(name, new_entry.type)) is not name:
-        changed["name"] = plain
-    if (
-        call_id is not None
-        and (plain := check_id(call_id, "call_id", _MAX_CALL_ID_BYTES)) is not call_id
-    ):
-        changed["call_id"] = plain
-    if message_id is not None and (plain := check_id(message_id, "message_id")) is not message_id:
-        changed["message_id"] = plain
+    checked = {
+        "content": check_content(new_entry.content, "content"),
+        "name": None if name is None else check_name(name, new_entry.type),
+        "call_id": None if call_id is None else check_id(call_id, "call_id", _MAX_CALL_ID_BYTES),
+        "message_id": None if message_id is None else check_id(message_id, "message_id"),
+    }
+    changed = {key: plain for key, plain in checked.items() if plain is not getattr(new_entry, key)}
     if new_entry.is_error is not False and new_entry.is_error is not True:
         raise InvalidInput(f"is_error must be True or False, not {safe_repr(new_entry.is_error)}")
     if changed:
