@@ -72,17 +72,9 @@ class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     def plus(self, other: Cost) -> Cost:
         """Return the sum of both."""
-        return Cost(
-            self.calls + other.calls,
-            self.seconds + other.seconds,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            other.model or self.model,
-            self.cached_tokens + other.cached_tokens,
-            self.cache_written_tokens + other.cache_written_tokens,
-            self.dollars + other.dollars,
-            self.unpriced + other.unpriced,
-        )
+        names = [name for name in self.__struct_fields__ if name != "model"]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return Cost(**sums, model=other.model or self.model)
 
 
 NO_COST = Cost()
