@@ -7,7 +7,7 @@ entries that the window hides. It is read from the log for an undo, a deletion, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -274,35 +274,24 @@ class History:
 
     def completed(self, record: R) -> R:
         """Return the next record with the entries and tokens by which it changes the era's totals."""
+        changes: dict[str, Any]
         match record:
             case Deleted():
                 lost = self._among_added(record.ids)
                 # What is left of an entry that was deleted has no message id.
                 torn = record.torn or torn_by(lost, self.added.values())
-                return msgspec.structs.replace(
-                    record,
-                    entries=len(lost),
-                    tokens=_tokens(lost),
-                    torn=torn,
-                    state=self._state_after(record),
-                )
+                changes = {"entries": len(lost), "tokens": _tokens(lost), "torn": torn}
             case Compressed() if ids := ids_retracted_by(record):
                 lost = self._among_added(ids)
-                return msgspec.structs.replace(
-                    record,
-                    lost_tokens=_tokens(lost),
-                    torn=record.torn or torn_by(lost, self.added.values()),
-                    state=self._state_after(record),
-                )
+                torn = record.torn or torn_by(lost, self.added.values())
+                changes = {"lost_tokens": _tokens(lost), "torn": torn}
             case Undone():
                 back = self.retracted_by(record.compression_id)
-                return msgspec.structs.replace(
-                    record,
-                    restored=tuple(entry.id for entry in back),
-                    restored_tokens=_tokens(back),
-                    state=self._state_after(record),
-                )
-        return record
+                restored = tuple(entry.id for entry in back)
+                changes = {"restored": restored, "restored_tokens": _tokens(back)}
+            case _:
+                return record
+        return msgspec.structs.replace(record, **changes, state=self._state_after(record))
 
     def _state_after(self, record: Record) -> State | None:
         """Return the outline after a record that dissolves compressions.
