@@ -285,11 +285,7 @@ def how_to_install(requirement: str) -> str:
     memman's own distributions are not on a package index yet: packages with these names are unrelated.
     """
     name, bracket, extras = requirement.partition("[")
-    if name == DISTRIBUTION:
-        return f"install {requirement} from a clone of memman: pip install '.{bracket}{extras}'"
-    if name in _OWN_PLUGINS:
-        return (
-            f"install {requirement} from a clone of memman: "
-            f"pip install './plugins/{name}{bracket}{extras}'"
-        )
-    return f"pip install {requirement}"
+    if name != DISTRIBUTION and name not in _OWN_PLUGINS:
+        return f"pip install {requirement}"
+    path = f"{'.' if name == DISTRIBUTION else f'./plugins/{name}'}{bracket}{extras}"
+    return f"install {requirement} from a clone of memman: pip install '{path}'"
