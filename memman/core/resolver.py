@@ -47,9 +47,8 @@ class Resolver:
         self.models = Models(plugins)
         self._counters: dict[tuple[str | None, bool], TokenCounter] = {}
         self._remotes: dict[str, Remote | None] = {}
-        self._breakers: dict[
-            str, CircuitBreaker
-        ] = {}  # by fingerprint: an endpoint's models share one
+        # By fingerprint: an endpoint's models share one.
+        self._breakers: dict[str, CircuitBreaker] = {}
         self._formats: dict[str, Format] = {}  # filled on first use
         self._unknown: set[tuple[str, bool]] = set()  # looked up by `warn_unknown`
 

@@ -15,9 +15,8 @@ from memman.records import LEAST_RATIO, MOST_RATIO, Learned
 
 _PRIOR_WEIGHT = 2_000.0  # tokens: the weight of a counter's own figure against the first reports
 _MEMORY = 0.98  # of the past counts at the next report, so that the ratio follows a change of topic
-_MOST_JUMP = (
-    2.0  # a step beyond this ratio, either way, has a hidden cause and is not the counter's error
-)
+# A step beyond this ratio, either way, has a hidden cause and is not the counter's error.
+_MOST_JUMP = 2.0
 UNLEARNED = Learned(ratio=1.0, weight=_PRIOR_WEIGHT, overhead=0.0)
 
 

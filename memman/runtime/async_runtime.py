@@ -65,9 +65,8 @@ class AsyncLock:
         try:
             await lock.acquire()
         finally:
-            if (
-                self._lock is lock
-            ):  # else its loop was closed, and nobody of the new one waits for it
+            # Otherwise its loop was closed, and nobody of the new one waits for it.
+            if self._lock is lock:
                 self._waiting -= 1
 
     async def __aexit__(self, *exc: object) -> None:

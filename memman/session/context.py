@@ -219,10 +219,8 @@ class ContextBuilder:
         """
         self._follow()
         window = self._log.window
-        expected, last = (
-            self._expected(window, self._log.resolved.counter).tokens,
-            self._last_overhead,
-        )
+        expected = self._expected(window, self._log.resolved.counter).tokens
+        last = self._last_overhead
         if last is None:
             return 0, ceil(expected)
         larger = max(1.0, last.framing / last.expected) if last.expected else 1.0
