@@ -387,7 +387,11 @@ class Window:
         state = None
         for place, record in snapshot.window:
             if place.index == STATE_INDEX:
-                state = _stored_state(place, record)
+                if not isinstance(record, StateSetter):
+                    raise StoreError(
+                        f"the window refers to seq {place.seq}, which holds no outline"
+                    )
+                state = ActiveState.of(place.seq, record, place.position, own_count)
             else:
                 items.append(_stored(place, record))
         return cls(items, snapshot.head, snapshot.epoch, state)
@@ -650,13 +654,6 @@ def _stored(place: StoredItem, record: Record) -> WindowItem:
     entry = msgspec.structs.replace(entry, seq=place.seq, replacement=replacement)
     tokens = entry.token_count.tokens
     return WindowItem(entry, place.position, tokens, place.pinned, place.index, compression)
-
-
-def _stored_state(place: StoredItem, record: Record) -> ActiveState | None:
-    """Return the outline of a stored window."""
-    if not isinstance(record, StateSetter):
-        raise StoreError(f"the window refers to seq {place.seq}, which holds no outline")
-    return ActiveState.of(place.seq, record, place.position, own_count)
 
 
 def own_count(entry: Entry) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from memman.counting.estimator import ESTIMATE
-from memman.protocols import CounterSpec, ModelRef
+from memman.protocols import CounterSpec
 
 
 class RuleOfThumb:
@@ -39,10 +39,9 @@ def builtin_specs() -> list[CounterSpec]:
 
 
 def _spec(counter: RuleOfThumb) -> CounterSpec:
-    def matches(_model: ModelRef) -> int:
-        return 0
-
-    def make(_model: ModelRef) -> RuleOfThumb:
-        return counter
-
-    return CounterSpec(name=counter.fingerprint, match=matches, factory=make, accuracy="low")
+    return CounterSpec(
+        name=counter.fingerprint,
+        match=lambda _model: 0,
+        factory=lambda _model: counter,
+        accuracy="low",
+    )

@@ -216,9 +216,7 @@ class TextEstimator:
         return min(max(round(tokens), len(data) // _MOST_BYTES_A_TOKEN, 1), len(data))
 
 
-@cache
-def _made(family: str) -> TextEstimator:
-    return TextEstimator(family)
+_made: Final = cache(TextEstimator)
 
 
 def estimator_for(model: ModelRef | None = None) -> TextEstimator:

@@ -106,9 +106,8 @@ class RemoteTokenCounter:
             _KEPT, _until, self._timer
         )
         self._flights: dict[bytes, Flight] = {}
-        self._held: tuple[float, CountFailure] | None = (
-            None  # the end of a time without requests, and its cause
-        )
+        # The end of a time without requests, and its cause.
+        self._held: tuple[float, CountFailure] | None = None
         self._refused_in_a_row = 0
         self._hung: list[Future[Any]] = []
         self.is_ready = False
@@ -194,12 +193,9 @@ class RemoteTokenCounter:
             return self._not_asked("busy", f"{len(self._hung)} of its earlier calls still hang")
         ticket = self._breaker.admit(now)
         if ticket is None:
-            pause = self._breaker.pause(now)
-            why = (
-                ""
-                if pause is None
-                else f" ({pause.reason}); next call in {pause.until - now:.0f} s"
-            )
+            pause, why = self._breaker.pause(now), ""
+            if pause is not None:
+                why = f" ({pause.reason}); next call in {pause.until - now:.0f} s"
             return self._not_asked("resting", f"it failed {FAILURES_IN_A_ROW} times in a row{why}")
         flight = self._flights[key] = Flight(key, now, now + self.timeout, ticket)
         return flight

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -37,7 +36,6 @@ from memman.session.shared import ResolvedConfig, Shared
 from memman.window import Price, Window, own_count
 
 logger = logging.getLogger("memman")
-T = TypeVar("T")
 
 RETRIES = 50  # of a change, after another process was faster; a try costs little
 _ENTRY_BYTES = 1_000  # of the objects around an entry's text in the window

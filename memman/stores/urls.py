@@ -6,16 +6,14 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from memman.display import safe_repr
 from memman.entries import is_path
 from memman.errors import PluginNotFound, StoreError
 from memman.plugins import Plugins, how_to_install
 from memman.protocols import Store
-from memman.stores.drivers import Driver
 from memman.stores.sqlite import SQLiteStore
-from memman.stores.sqlite_file import Durability
 from memman.stores.sqlite_readonly import SQLiteReader
 
 PLUGINS = {"postgres": "memman-postgres", "postgresql": "memman-postgres"}
@@ -95,10 +93,8 @@ def _options(query: str) -> dict[str, Any]:
 
     options: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        if name == "durability":
-            options[name] = cast("Durability", value)
-        elif name == "driver":
-            options[name] = cast("Driver", value)
+        if name in ("durability", "driver"):
+            options[name] = value
         elif name == "timeout" and value.replace(".", "", 1).isdigit():
             options[name] = float(value)
         else:
