@@ -15,17 +15,10 @@ from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, So
 from memman.compression import CompressionPlan
 from memman.config import MemoryConfig
 from memman.core.aio import ThreadedMethods
-from memman.core.arguments import (
-    check_switch,
-)
+from memman.core.arguments import check_switch
 from memman.core.core import Core, Redact
 from memman.core.methods import AsyncMethods, State
-from memman.entries import (
-    ContentLike,
-    Entry,
-    EntryType,
-    TokenCount,
-)
+from memman.entries import ContentLike, Entry, EntryType, TokenCount
 from memman.events import Subscription
 from memman.explain import Explanation
 from memman.formats import FormatName
@@ -165,18 +158,17 @@ class MemoryManager:
             IdConflict: this id was added before with other content, or was deleted.
             BudgetExceeded: the model's window cannot take the files; nothing was changed.
         """
-        return self._runtime.run(
-            self._methods.add_user_message(
-                session_id,
-                content,
-                id=id,
-                message_id=message_id,
-                pinned=pinned,
-                metadata=metadata,
-                compress=compress,
-                unknown=unknown,
-            )
+        work = self._methods.add_user_message(
+            session_id,
+            content,
+            id=id,
+            message_id=message_id,
+            pinned=pinned,
+            metadata=metadata,
+            compress=compress,
+            unknown=unknown,
         )
+        return self._runtime.run(work)
 
     def add_assistant_message(
         self,
@@ -191,18 +183,17 @@ class MemoryManager:
         unknown: Literal["refuse", "keep"] = "refuse",
     ) -> Entry:
         """Add a message of the assistant; arguments and errors as in `add_user_message`."""
-        return self._runtime.run(
-            self._methods.add_assistant_message(
-                session_id,
-                content,
-                id=id,
-                message_id=message_id,
-                pinned=pinned,
-                metadata=metadata,
-                compress=compress,
-                unknown=unknown,
-            )
+        work = self._methods.add_assistant_message(
+            session_id,
+            content,
+            id=id,
+            message_id=message_id,
+            pinned=pinned,
+            metadata=metadata,
+            compress=compress,
+            unknown=unknown,
         )
+        return self._runtime.run(work)
 
     def add_system_message(
         self,
@@ -220,18 +211,17 @@ class MemoryManager:
 
         Arguments and errors as in `add_user_message`.
         """
-        return self._runtime.run(
-            self._methods.add_system_message(
-                session_id,
-                content,
-                id=id,
-                message_id=message_id,
-                pinned=pinned,
-                metadata=metadata,
-                compress=compress,
-                unknown=unknown,
-            )
+        work = self._methods.add_system_message(
+            session_id,
+            content,
+            id=id,
+            message_id=message_id,
+            pinned=pinned,
+            metadata=metadata,
+            compress=compress,
+            unknown=unknown,
         )
+        return self._runtime.run(work)
 
     def add_tool_call(
         self,
@@ -258,20 +248,19 @@ class MemoryManager:
 
         The other arguments and the errors are those of `add_user_message`.
         """
-        return self._runtime.run(
-            self._methods.add_tool_call(
-                session_id,
-                name,
-                arguments,
-                call_id=call_id,
-                id=id,
-                message_id=message_id,
-                pinned=pinned,
-                metadata=metadata,
-                compress=compress,
-                unknown=unknown,
-            )
+        work = self._methods.add_tool_call(
+            session_id,
+            name,
+            arguments,
+            call_id=call_id,
+            id=id,
+            message_id=message_id,
+            pinned=pinned,
+            metadata=metadata,
+            compress=compress,
+            unknown=unknown,
         )
+        return self._runtime.run(work)
 
     def add_tool_result(
         self,
@@ -300,21 +289,20 @@ class MemoryManager:
 
         The other arguments and the errors are those of `add_user_message`.
         """
-        return self._runtime.run(
-            self._methods.add_tool_result(
-                session_id,
-                name,
-                content,
-                call_id=call_id,
-                is_error=is_error,
-                id=id,
-                message_id=message_id,
-                pinned=pinned,
-                metadata=metadata,
-                compress=compress,
-                unknown=unknown,
-            )
+        work = self._methods.add_tool_result(
+            session_id,
+            name,
+            content,
+            call_id=call_id,
+            is_error=is_error,
+            id=id,
+            message_id=message_id,
+            pinned=pinned,
+            metadata=metadata,
+            compress=compress,
+            unknown=unknown,
         )
+        return self._runtime.run(work)
 
     def add_context(
         self,
@@ -334,19 +322,18 @@ class MemoryManager:
         `metadata={"fold_key": ...}` as in `add_tool_result`; the other arguments and the errors are those
         of `add_user_message`.
         """
-        return self._runtime.run(
-            self._methods.add_context(
-                session_id,
-                content,
-                source,
-                id=id,
-                message_id=message_id,
-                pinned=pinned,
-                metadata=metadata,
-                compress=compress,
-                unknown=unknown,
-            )
+        work = self._methods.add_context(
+            session_id,
+            content,
+            source,
+            id=id,
+            message_id=message_id,
+            pinned=pinned,
+            metadata=metadata,
+            compress=compress,
+            unknown=unknown,
         )
+        return self._runtime.run(work)
 
     def add_messages(
         self,
@@ -396,18 +383,17 @@ class MemoryManager:
             IdConflict: a message was added before with other content; nothing was changed.
             BudgetExceeded: the model's window cannot take the files of the newest message of the user.
         """
-        return self._runtime.run(
-            self._methods.add_messages(
-                session_id,
-                messages,
-                format,
-                ids=ids,
-                metadata=metadata,
-                pinned=pinned,
-                compress=compress,
-                unknown=unknown,
-            )
+        work = self._methods.add_messages(
+            session_id,
+            messages,
+            format,
+            ids=ids,
+            metadata=metadata,
+            pinned=pinned,
+            compress=compress,
+            unknown=unknown,
         )
+        return self._runtime.run(work)
 
     def record_usage(
         self,
@@ -442,18 +428,17 @@ class MemoryManager:
             InvalidInput: there are no input tokens, or fewer than cached ones; nothing was changed.
             SessionNotFound: the session does not exist.
         """
-        self._runtime.run(
-            self._methods.record_usage(
-                session_id,
-                usage,
-                model=model,
-                input_tokens=input_tokens,
-                output_tokens=output_tokens,
-                cached_tokens=cached_tokens,
-                cache_written_tokens=cache_written_tokens,
-                cache_written_1h_tokens=cache_written_1h_tokens,
-            )
+        work = self._methods.record_usage(
+            session_id,
+            usage,
+            model=model,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            cached_tokens=cached_tokens,
+            cache_written_tokens=cache_written_tokens,
+            cache_written_1h_tokens=cache_written_1h_tokens,
         )
+        self._runtime.run(work)
 
     def record_overflow(
         self, error: BaseException | str, *, model: str | None = None
@@ -505,11 +490,10 @@ class MemoryManager:
             InvalidInput: the target is below 1 or above the trigger, the focus is blank, or
                 `summarize=True` without a summarizer or without the step that calls it.
         """
-        return self._runtime.run(
-            self._methods.compress(
-                session_id, target_tokens=target_tokens, focus=focus, summarize=summarize
-            )
+        work = self._methods.compress(
+            session_id, target_tokens=target_tokens, focus=focus, summarize=summarize
         )
+        return self._runtime.run(work)
 
     def plan_compression(
         self,
@@ -520,11 +504,10 @@ class MemoryManager:
         summarize: bool | None = None,
     ) -> CompressionPlan:
         """Return the effect of `compress`, entry by entry. Calls no summarizer and changes nothing."""
-        return self._runtime.run(
-            self._methods.plan_compression(
-                session_id, target_tokens=target_tokens, focus=focus, summarize=summarize
-            )
+        work = self._methods.plan_compression(
+            session_id, target_tokens=target_tokens, focus=focus, summarize=summarize
         )
+        return self._runtime.run(work)
 
     def undo_compression(self, session_id: str, compression_id: str | None = None) -> str:
         """Undo a compression, by default the latest, and return its id.
@@ -635,21 +618,20 @@ class MemoryManager:
             BudgetExceeded: pinned entries, system messages or the clipped newest exchange do not fit.
             SessionNotFound: the session does not exist, and `missing_ok` is not set.
         """
-        return self._runtime.run(
-            self._methods.build_context(
-                session_id,
-                format=format,
-                model=model,
-                budget=budget,
-                system=system,
-                tools=tools,
-                system_inline=system_inline,
-                pending=pending,
-                complete=complete,
-                cache=cache,
-                missing_ok=missing_ok,
-            )
+        work = self._methods.build_context(
+            session_id,
+            format=format,
+            model=model,
+            budget=budget,
+            system=system,
+            tools=tools,
+            system_inline=system_inline,
+            pending=pending,
+            complete=complete,
+            cache=cache,
+            missing_ok=missing_ok,
         )
+        return self._runtime.run(work)
 
     def fit_messages(
         self,
@@ -674,18 +656,17 @@ class MemoryManager:
 
         The other arguments and the errors are those of `build_context`.
         """
-        return self._runtime.run(
-            self._methods.fit_messages(
-                messages,
-                format=format,
-                model=model,
-                budget=budget,
-                system=system,
-                tools=tools,
-                system_inline=system_inline,
-                cache=cache,
-            )
+        work = self._methods.fit_messages(
+            messages,
+            format=format,
+            model=model,
+            budget=budget,
+            system=system,
+            tools=tools,
+            system_inline=system_inline,
+            cache=cache,
         )
+        return self._runtime.run(work)
 
     def get_context_for_llm(self, session_id: str) -> str:
         """Return the context as one text: summaries with their dates, then the recent entries."""
@@ -762,20 +743,19 @@ class MemoryManager:
             SessionNotFound: no such session.
             StoreError: the store cannot list its sessions, and several are searched.
         """
-        return self._runtime.run(
-            self._methods.search(
-                session_id,
-                query,
-                limit=limit,
-                budget=budget,
-                sessions=sessions,
-                types=types,
-                tools=tools,
-                states=states,
-                since=since,
-                until=until,
-            )
+        work = self._methods.search(
+            session_id,
+            query,
+            limit=limit,
+            budget=budget,
+            sessions=sessions,
+            types=types,
+            tools=tools,
+            states=states,
+            since=since,
+            until=until,
         )
+        return self._runtime.run(work)
 
     def get_summaries(self, session_id: str) -> list[Summary]:
         """Return the active summaries, with the ids of the entries they replace."""
@@ -847,11 +827,10 @@ class MemoryManager:
         Raises:
             FormatError: the format is unknown, or a message is malformed.
         """
-        return self._runtime.run(
-            self._methods.count_tokens(
-                content, model=model, system=system, tools=tools, exact=exact
-            )
+        work = self._methods.count_tokens(
+            content, model=model, system=system, tools=tools, exact=exact
         )
+        return self._runtime.run(work)
 
     def list_sessions(self, *, prefix: str = "") -> list[SessionInfo]:
         """Return the sessions in the store, in the order in which they began; reads no logs.
@@ -934,9 +913,8 @@ class MemoryManager:
             StateError: the document is invalid; `problems` lists every fault.
             SessionExists: with `on_conflict="fail"`.
         """
-        return self._runtime.run(
-            self._methods.import_session(state, on_conflict, trust_settings=trust_settings)
-        )
+        work = self._methods.import_session(state, on_conflict, trust_settings=trust_settings)
+        return self._runtime.run(work)
 
     def export_archive(
         self, session_id: str, to: Target, *, packing: Packing | None = None
@@ -984,11 +962,10 @@ class MemoryManager:
             SessionExists: with `on_conflict="fail"`.
             FileError: the file cannot be read.
         """
-        return self._runtime.run(
-            self._methods.import_archive(
-                source, on_conflict, limits=limits, trust_settings=trust_settings
-            )
+        work = self._methods.import_archive(
+            source, on_conflict, limits=limits, trust_settings=trust_settings
         )
+        return self._runtime.run(work)
 
     def fork_session(self, session_id: str, new_id: str, *, upto: str | None = None) -> str:
         """Copy a session's log to a new session, in one commit, and return the new id.
