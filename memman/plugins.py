@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
@@ -174,10 +173,9 @@ def load_plugins(
     for names, where in ((wanted, "MEMMAN_PLUGINS"), (chosen, "plugins=")):
         _check_installed(names, points, where)
         points = [point for point in points if names is None or names & _names_of(point)]
-    taken = Counter(point.name for point in points)
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
-    return Plugins(manager, [_load(manager, point, points, taken[point.name]) for point in points])
+    return Plugins(manager, [_load(manager, point, points) for point in points])
 
 
 def _order(point: Any) -> tuple[str, str]:
@@ -211,16 +209,13 @@ def _check_installed(names: frozenset[str] | None, points: Sequence[Any], where:
         )
 
 
-def _load(
-    manager: pluggy.PluginManager, point: Any, points: Sequence[Any], same: int
-) -> PluginInfo:
+def _load(manager: pluggy.PluginManager, point: Any, points: Sequence[Any]) -> PluginInfo:
     distribution = point.dist.name if point.dist else "?"
     version = point.dist.version if point.dist else "?"
     info = PluginInfo(name=point.name, distribution=distribution, version=version)
-    if same > 1:
-        both = " and ".join(
-            str(one.dist and one.dist.name) for one in points if one.name == point.name
-        )
+    rivals = [one for one in points if one.name == point.name]
+    if len(rivals) > 1:
+        both = " and ".join(str(one.dist and one.dist.name) for one in rivals)
         reason = (
             f"{both} both have the entry point {point.name}, so neither is loaded: uninstall one, or name "
             "the other by plugins= or MEMMAN_PLUGINS"
