@@ -142,6 +142,10 @@ class Added(
         """The entry's time."""
         return self.entry.timestamp
 
+    def placed(self, seq: int) -> Entry:
+        """Return the entry with its place in the log."""
+        return msgspec.structs.replace(self.entry, seq=seq)
+
 
 class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind", kw_only=True):
     """Runs of the window were replaced; `tokens_before` and `tokens_after` are the whole window's.

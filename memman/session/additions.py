@@ -67,7 +67,7 @@ class Additions:
             appended = await log.append(records, named=named)
             if appended.fresh:
                 self._report_altered(entry.id, new_entry.altered)
-                return msgspec.structs.replace(records[0].entry, seq=appended.seqs[0])
+                return records[0].placed(appended.seqs[0])
             if not named:
                 await self._check_ours(records)
             return await self._added_before(records[0].entry)
@@ -135,10 +135,8 @@ class Additions:
             appended = await log.append(records, exact=named)
             if appended.fresh < len(records):
                 await self._check_ours(records)
-            known |= {
-                record.id: msgspec.structs.replace(record.entry, seq=seq)
-                for record, seq in zip(records, appended.seqs, strict=True)
-            }
+            placed = zip(records, appended.seqs, strict=True)
+            known |= {record.id: record.placed(seq) for record, seq in placed}
             known |= {name: known.get(each.id, each) for name, each in repeated.items()}
             for message in messages:
                 if (name := message.entries[0].id) in new:
@@ -207,7 +205,7 @@ class Additions:
             if isinstance(record, Deleted):
                 known |= dict.fromkeys(record.ids)
             elif isinstance(record, Added) and seq > log.totals.era:
-                known[record.id] = msgspec.structs.replace(record.entry, seq=seq)
+                known[record.id] = record.placed(seq)
         return {name: known[name] for name in known if name not in retracted}, retracted
 
     def _redacted(
@@ -253,7 +251,9 @@ class Additions:
 
         It does for ids of the caller's: one may have been deleted in an earlier era.
         """
-        decides = named or entries[0].role == "system" or any(map(_is_unnamed, entries))
+        # A result without a name takes that of its call.
+        unnamed = any(entry.name is None and entry.type == "tool_result" for entry in entries)
+        decides = named or unnamed or entries[0].role == "system"
         await self._log.prepare(reads_window=decides)
 
     def _records(self, entries: Sequence[Entry]) -> tuple[Added, ...]:
@@ -279,20 +279,14 @@ class Additions:
         stored = {record.id: record.entry for _, record in found if isinstance(record, Added)}
         for record in records:
             entry = stored.get(record.id)
-            if entry is None or not _is_written(entry, record.entry):
+            if entry is None or entry.timestamp != record.at or not _is_same(entry, record.entry):
                 raise repeated_id(record.id)
 
     async def _added_before(self, entry: Entry) -> Entry:
         """Return the entry that was added under this id before, if it is the same."""
         found = await self._log.reader.get([entry.id])
-        stored = next(
-            (
-                msgspec.structs.replace(record.entry, seq=seq)
-                for seq, record in found
-                if isinstance(record, Added)
-            ),
-            None,
-        )
+        added = (record.placed(seq) for seq, record in found if isinstance(record, Added))
+        stored = next(added, None)
         gone = stored is not None and await self._is_deleted(stored)
         if stored is not None and not gone and _is_same(stored, entry):
             return stored
@@ -316,11 +310,6 @@ class Additions:
         if stored.content or self._log.window.find(stored.id) is not None:
             return False
         return isinstance(await self._log.reader.hiding(stored.id), Deleted)
-
-
-def _is_unnamed(entry: Entry) -> bool:
-    """Return whether an entry is a result that takes its name from its call."""
-    return entry.name is None and entry.type == "tool_result"
 
 
 class _Message(NamedTuple):
@@ -359,7 +348,8 @@ def _without_known(
         stored = [found for entry in message.entries if (found := taken.get(entry.id))]
         if not stored:
             continue
-        if _is_longer(stored[-1], taken.get(message.end or "")):
+        after = taken.get(message.end or "")
+        if after is not None and stored[-1].message_id == after.message_id is not None:
             raise _other_content(message)
         for entry in message.entries:
             found = taken.get(entry.id)
@@ -386,21 +376,11 @@ def _known_response(window: Window, entries: Sequence[Entry]) -> list[Entry]:
     return last if same and all(map(is_same_content, last, entries)) else []
 
 
-def _is_longer(last: Entry, after: Entry | None) -> bool:
-    """Return whether a stored message has an entry after the last one that was given."""
-    return after is not None and last.message_id == after.message_id is not None
-
-
 def _other_content(message: _Message) -> IdConflict:
     return IdConflict(
         f"the message {message.entries[0].id!r} was added before with other content; nothing was "
         "changed. Give an edited message its own id, or retract the earlier one first"
     )
-
-
-def _is_written(stored: Entry, given: Entry) -> bool:
-    """Return whether a stored entry is the one that was made at the same moment."""
-    return (stored.id, stored.timestamp) == (given.id, given.timestamp) and _is_same(stored, given)
 
 
 def _is_same(stored: Entry, given: Entry) -> bool:

@@ -36,9 +36,7 @@ async def find_entry(wanted: str, log: SessionLog) -> Entry | None:
         return found
     # An earlier entry with the same id: it was retracted, or cleared away.
     record = await log.reader.at(address[0])
-    return (
-        msgspec.structs.replace(record.entry, seq=address[0]) if isinstance(record, Added) else None
-    )
+    return record.placed(address[0]) if isinstance(record, Added) else None
 
 
 async def _newest(entry_id: str, log: SessionLog) -> Entry | None:
@@ -119,7 +117,7 @@ async def originals_of(items: Sequence[WindowItem], reader: LogReader) -> list[t
         wanted, missing = missing, []
         for seq, record in await reader.get(wanted):
             if isinstance(record, Added):
-                added[record.id] = msgspec.structs.replace(record.entry, seq=seq)
+                added[record.id] = record.placed(seq)
             elif isinstance(record, Compressed):
                 for item in record.replacements:
                     if item.entry is not None and item.entry.id in wanted:
@@ -231,7 +229,7 @@ async def _entry_in_log(entry_id: str, log: SessionLog) -> Entry | None:
     found: Entry | None = None
     for seq, record in await log.reader.records():
         if isinstance(record, Added) and record.id == entry_id:
-            found = msgspec.structs.replace(record.entry, seq=seq)
+            found = record.placed(seq)
         elif isinstance(record, Deleted) and entry_id in record.ids:
             found = None
     return found

@@ -44,7 +44,7 @@ async def entries_at(ranges: Sequence[Addresses], most: int, log: SessionLog) ->
 async def _hits(record: Record, seq: int, wanted: Addresses, log: SessionLog) -> list[Hit]:
     """Return the hits of a record at one of these addresses."""
     if isinstance(record, Added) and not wanted.replacement:
-        return await _added(msgspec.structs.replace(record.entry, seq=seq), log)
+        return await _added(record.placed(seq), log)
     if isinstance(record, Compressed) and wanted.first == wanted.last:
         return await _replacements(record, wanted.replacement, log)
     return []

@@ -16,7 +16,6 @@ from memman.search import searchable
 from memman.search.ranking import ranked
 from memman.search.snippets import snippet_of
 from memman.session.cache import SessionCache
-from memman.session.lookup import Place
 from memman.session.shared import Shared
 
 _CANDIDATES, _TO_FILL, _MORE, _MOST = 100, 400, 4, 20_000
@@ -107,9 +106,12 @@ class Searcher:
         tokens = record.entry.token_count.tokens
         if (session_id, seq) in self._seen or (self._room is not None and tokens > self._room):
             return False
-        entry = msgspec.structs.replace(record.entry, seq=seq)
-        place = await self._place(session_id, entry)
-        if place is None or place.state not in self._wanted.states:
+        entry = record.placed(seq)
+        try:
+            place = await (await self._sessions.existing(session_id)).place(entry)
+        except SessionNotFound:  # it has been deleted since
+            return False
+        if place.state not in self._wanted.states:
             return False
         self._seen.add((session_id, seq))
         if self._room is not None:
@@ -135,10 +137,3 @@ class Searcher:
                 if self._wanted.accepts(record.entry):
                     await self._take(session_id, later, record, score, neighbour=True)
                 return
-
-    async def _place(self, session_id: str, entry: Entry) -> Place | None:
-        """Return the place of an entry; None if its session has been deleted since."""
-        try:
-            return await (await self._sessions.existing(session_id)).place(entry)
-        except SessionNotFound:
-            return None
