@@ -197,7 +197,8 @@ class MemoryConfig:
             if value is not None and not is_encodable(value):
                 raise ConfigError(f"{name} has a lone surrogate: {safe_repr(value, 60)}")
         _check_prompt(self.summary_prompt)
-        if self._summarises and self.target_ratio * (1 + self.max_summary_ratio) > 1:
+        summarises = self.preset.summarises if self.preset else SUMMARISE in self.strategy
+        if summarises and self.target_ratio * (1 + self.max_summary_ratio) > 1:
             raise ConfigError(
                 f"target_ratio={self.target_ratio} with max_summary_ratio={self.max_summary_ratio} "
                 "leaves a compression no room below the trigger: lower one of them"
@@ -219,10 +220,6 @@ class MemoryConfig:
     def preset(self) -> Preset | None:
         """The preset that `strategy` names; None for a tuple of stages."""
         return preset_named(self.strategy) if isinstance(self.strategy, str) else None
-
-    @property
-    def _summarises(self) -> bool:
-        return self.preset.summarises if self.preset else SUMMARISE in self.strategy
 
     def updated(self, changes: Mapping[str, Any]) -> MemoryConfig:
         """Return a copy with `changes`. Raises `ConfigError` for an unknown name."""

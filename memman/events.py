@@ -343,9 +343,8 @@ _PAYLOADS: dict[type[Record], type[Event]] = {}
 
 def _signal(name: str, payload: type[Event]) -> EventSignal:
     """Return a new signal of a payload."""
-    SIGNALS[payload] = signal = EventSignal(
-        name, f"Payload: `{payload.__name__}`. {payload.__doc__}"
-    )
+    doc = f"Payload: `{payload.__name__}`. {payload.__doc__}"
+    SIGNALS[payload] = signal = EventSignal(name, doc)
     return signal
 
 

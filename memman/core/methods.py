@@ -361,8 +361,7 @@ class AsyncMethods:
             InvalidInput: there are no input tokens, or fewer than cached ones; nothing was changed.
             SessionNotFound: the session does not exist.
         """
-        if model is not None:
-            model = check_model(model)
+        model = None if model is None else check_model(model)
         reported = reported_usage(usage)  # None unless it is a whole response
         billed = given_tokens(
             usage if reported is None else reported,
@@ -409,9 +408,8 @@ class AsyncMethods:
         if overflow is None:
             needs = needs_of(self._core.shared.format) if refuses_thought(error) else {}
             return OverflowResult(overflow=False, needs=needs)
-        info = self._core.resolver.models.taught(
-            name, overflow, f"{self._core.shared.clock():%Y-%m-%d}"
-        )
+        today = f"{self._core.shared.clock():%Y-%m-%d}"
+        info = self._core.resolver.models.taught(name, overflow, today)
         if info is not None:
             self._core.learn_limits(name, info)
         return OverflowResult(overflow=True, limits=info, requested=overflow.requested)
@@ -471,9 +469,8 @@ class AsyncMethods:
         Raises `Refused` if a later compression replaced it (the message names the one to undo first) or its
         replacement is pinned, `EntryNotFound` if it is not active.
         """
-        if compression_id is not None:
-            compression_id = check_id(compression_id, "compression_id")
-        return await (await self._core.sessions.existing(session_id)).undo(compression_id)
+        name = None if compression_id is None else check_id(compression_id, "compression_id")
+        return await (await self._core.sessions.existing(session_id)).undo(name)
 
     async def record_compression(self, session_id: str, upto: str, block: Any) -> str:
         """Replace the entries that a provider compacted by its compaction, and return the compression's id.
@@ -591,9 +588,8 @@ class AsyncMethods:
         """
         core = self._core
         form = core.shared.format if format is None else core.resolver.format_named(format).name
-        entries = (
-            () if pending is None else Unstored(core.shared, core.resolver).pending(pending, form)
-        )
+        unstored = Unstored(core.shared, core.resolver)
+        entries = () if pending is None else unstored.pending(pending, form)
         request = context_request(
             form, model, budget, system, tools, system_inline, entries, complete, cache
         )
@@ -992,8 +988,7 @@ class AsyncMethods:
             StoreConflict: entries, or the session, were deleted during the copy; nothing was changed.
         """
         new_id = check_id(new_id, "new_id")
-        if upto is not None:
-            upto = check_id(upto, "upto")
+        upto = None if upto is None else check_id(upto, "upto")
         session = await self._core.sessions.existing(session_id)
         from memman.session import fork_session
 
@@ -1127,8 +1122,7 @@ class AsyncMethods:
             checked = with_notes(checked, media_fault)
         elif fault := media_fault(checked.content):
             raise InvalidInput(fault)
-        if entry_id is not None:
-            entry_id = check_id(entry_id, "id")
+        entry_id = None if entry_id is None else check_id(entry_id, "id")
         check_adding(pinned, compress)
         encoded = NO_JSON if metadata is None else metadata_json(metadata)
         session = self._core.sessions.get(session_id)

@@ -57,12 +57,10 @@ class Unstored:
         self, messages: Any, format: str, default: str, prefix: str
     ) -> tuple[str, list[Entry]]:
         plain = read_messages(whole(messages, keep=True), keep=True)
-        resolver = self._resolver
-        form = (
-            resolver.format_named(format)
-            if format != "auto"
-            else resolver.most_likely([each.message for each in plain], default)
-        )
+        if format == "auto":
+            form = self._resolver.most_likely([each.message for each in plain], default)
+        else:
+            form = self._resolver.format_named(format)
         if isinstance(messages, bytes | int | float | None) or (
             isinstance(messages, str) and form.name != "text"
         ):

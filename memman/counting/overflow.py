@@ -58,9 +58,6 @@ def refuses_thought(error: BaseException | str) -> bool:
     return any(_pattern(_BOUND).search(said[:_LONGEST]) for said, _ in _sayings(error))
 
 
-_FLAGS: Final = re.IGNORECASE | re.DOTALL
-
-
 @lru_cache(maxsize=256)
 def _pattern(text: str) -> re.Pattern[str]:
     """A wording, compiled when first needed.
@@ -69,7 +66,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     """
     for name in ("limit", "requested", "input", "output"):
         text = text.replace(f"<{name}>", rf"(?P<{name}>\d[\d,_]{{0,19}}(?!\d))")
-    return re.compile(text, _FLAGS)
+    return re.compile(text, re.IGNORECASE | re.DOTALL)
 
 
 # At most so many characters separate two numbers of one message.

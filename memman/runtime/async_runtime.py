@@ -16,7 +16,6 @@ from memman.runtime.base import (
     Pricing,
     SummarizerCancelled,
     SummarizerTimeout,
-    await_receiver,
     awaited,
 )
 from memman.runtime.forks import renew_in_child
@@ -245,7 +244,7 @@ class AsyncRuntime:
     async def await_receiver(
         self, receiver: Callable[..., object], answer: Awaitable[object]
     ) -> None:
-        await await_receiver(receiver, answer)
+        await answer
 
     def flag(self) -> LoopFlag:
         self.enter()

@@ -97,13 +97,6 @@ class SessionCache:
         """
         if self._shared.closed:
             raise StoreError(CLOSED)
-        session = self._entered(session_id)
-        self._openings += 1
-        session.touch(self._shared.moment())
-        self._make_room(session)
-        return session
-
-    def _entered(self, session_id: str) -> Session:
         with self._moving:
             session = self._live.get(session_id) or self._evicted.get(session_id)
             backoff = self._backoffs.pop(session_id, None)
@@ -113,6 +106,9 @@ class SessionCache:
                     session.resume(backoff)
             self._live[session_id] = session
             self._evicted.pop(session_id, None)
+        self._openings += 1
+        session.touch(self._shared.moment())
+        self._make_room(session)
         return session
 
     def _make_room(self, opened: Session) -> None:

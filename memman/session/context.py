@@ -65,9 +65,6 @@ logger = logging.getLogger("memman")
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
 
 
-_ALL = sys.maxsize  # the seq up to which every entry is
-
-
 class Priced(msgspec.Struct, frozen=True, gc=False):
     """The price of a context: with its reserve, and by our own count alone.
 
@@ -174,7 +171,11 @@ class ContextBuilder:
         if log.resolved.counter is not self._counter:
             self._counter = log.resolved.counter
             self._renderings = {}
-            self._forget_framing()
+            # Another counter priced the framing; the tokens of system prompt and tools stay.
+            self._framing, self._prices = _Framing(-1, 0, 0.0), None
+            last = self._last_overhead
+            if last is not None:
+                self._last_overhead = msgspec.structs.replace(last, framing=0, expected=0.0)
         if log.generation != self._generation:
             self._generation = log.generation
             self._renderings = {}
@@ -186,13 +187,6 @@ class ContextBuilder:
     def _outdate(self) -> None:
         self._before = None
         self._priced = {}
-
-    def _forget_framing(self) -> None:
-        """Drop framing that another counter priced; the tokens of system prompt and tools stay."""
-        self._framing, self._prices = _Framing(-1, 0, 0.0), None
-        last = self._last_overhead
-        if last is not None:
-            self._last_overhead = msgspec.structs.replace(last, framing=0, expected=0.0)
 
     # ------------------------------------------------------------ questions
 
@@ -233,23 +227,20 @@ class ContextBuilder:
         self._follow()
         log = self._log
         model = report.model or log.resolved.config.model
-        last = self._last_priced(model)
-        estimated = counted = log.window.tokens
-        hidden = _hidden(log, 0)
-        if last is not None:
-            estimated, counted, hidden = last.estimated, last.counted, last.hidden
+        tokens = log.window.tokens
+        last = self._last_priced(model) or Priced(tokens, tokens, True, _hidden(log, 0))
         record = self._charged(
             msgspec.structs.replace(
                 report,
                 model=model,
-                estimated=max(0, estimated - report.cleared_tokens),
-                counted=counted,
-                hidden_tokens=hidden,
+                estimated=max(0, last.estimated - report.cleared_tokens),
+                counted=last.counted,
+                hidden_tokens=last.hidden,
             )
         )
-        if last is not None and not last.whole:
+        if not last.whole:
             return record  # the report is about another request: it teaches nothing
-        learned = log.calibration.taught_by(record, counted, log.window.epoch)
+        learned = log.calibration.taught_by(record, last.counted, log.window.epoch)
         return msgspec.structs.replace(record, learned=learned)
 
     def _charged(self, report: UsageReported) -> UsageReported:
@@ -630,7 +621,7 @@ class ContextBuilder:
 
 def _floors(log: SessionLog, binds: bool) -> tuple[int, ...]:
     """Return the seqs up to which a request has no bound parts: as a rule, and if it is too long."""
-    return (log.totals.shaped_at, _ALL) if binds else (0,)
+    return (log.totals.shaped_at, sys.maxsize) if binds else (0,)
 
 
 def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTrimmed:

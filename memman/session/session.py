@@ -53,7 +53,7 @@ from memman.session.recall import Addresses, entries_at
 from memman.session.requests import ContextRequest
 from memman.session.retraction import retraction
 from memman.session.shared import Shared
-from memman.spend import Spend, total_spend
+from memman.spend import total_spend
 
 logger = logging.getLogger("memman")
 R = TypeVar("R", bound=Record)
@@ -409,41 +409,34 @@ class Session:
 
     async def stats(self) -> SessionStats:
         """Return the session's numbers; the cost is that of the window, not of the history."""
-        async with self.log.lock:
-            await self.log.require()
-            return self._stats()
-
-    def _stats(self) -> SessionStats:
         log = self.log
-        window, totals, budget = log.window, log.totals, log.resolved.budget
-        originals = sum(item.compression is None for item in window.items)
-        usage = totals.usage
-        return SessionStats(
-            session_id=self.id,
-            total_entries=totals.entries,
-            active_entries=len(window.shown_items),
-            compressed_entries=totals.entries - originals,
-            summaries=sum(item.entry.type == "summary" for item in window.items)
-            + (window.outline is not None),
-            total_tokens=totals.tokens,
-            active_tokens=window.tokens,
-            max_tokens=budget.max_tokens,
-            max_entries=budget.max_entries,
-            overhead_tokens=self._contexts.overhead(),
-            counter=log.resolved.counter.fingerprint,
-            last_counted_at=totals.last_counted_at,
-            drift=round(usage.input_tokens / usage.estimated - 1, 4)
-            if usage and usage.estimated
-            else None,
-            cost=totals.cost.plus(log.unrecorded),
-            spend=self._spend(),
-            reported=totals.reported,
-        )
-
-    def _spend(self) -> Spend | None:
-        """Return the session's spend, with that of failed calls of the summarizer."""
-        owed = self.log.unrecorded
-        return total_spend([self.log.totals.spend.with_summaries(owed.dollars, owed.unpriced)])
+        async with log.lock:
+            await log.require()
+            window, totals, budget = log.window, log.totals, log.resolved.budget
+            originals = sum(item.compression is None for item in window.items)
+            summaries = sum(item.entry.type == "summary" for item in window.items)
+            usage, owed = totals.usage, log.unrecorded  # owed for failed calls of the summarizer
+            drift = None
+            if usage and usage.estimated:
+                drift = round(usage.input_tokens / usage.estimated - 1, 4)
+            return SessionStats(
+                session_id=self.id,
+                total_entries=totals.entries,
+                active_entries=len(window.shown_items),
+                compressed_entries=totals.entries - originals,
+                summaries=summaries + (window.outline is not None),
+                total_tokens=totals.tokens,
+                active_tokens=window.tokens,
+                max_tokens=budget.max_tokens,
+                max_entries=budget.max_entries,
+                overhead_tokens=self._contexts.overhead(),
+                counter=log.resolved.counter.fingerprint,
+                last_counted_at=totals.last_counted_at,
+                drift=drift,
+                cost=totals.cost.plus(owed),
+                spend=total_spend([totals.spend.with_summaries(owed.dollars, owed.unpriced)]),
+                reported=totals.reported,
+            )
 
     async def export(self) -> SessionState:
         """Return the session as a document."""
