@@ -406,8 +406,7 @@ class ContextBuilder:
     async def _confirm(self, request: ContextRequest, remote: Remote) -> None:
         """Have the provider count a request if that may decide something; once at a place in the log."""
         log = self._log
-        async with log.lock:
-            await log.require()
+        async with log.required():
             head, epoch, model = log.window.head, log.window.epoch, log.resolved.config.model
             known = log.calibration.confirmed
             if known is not None and known.is_at(head, epoch):

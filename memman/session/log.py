@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 
 from memman import events
-from memman.counting import TokenCounter
 from memman.display import did_you_mean
 from memman.errors import IdConflict, MemmanError, SessionNotFound, StoreConflict
 from memman.log import LogState, Unfolding, places_for_commit
@@ -130,8 +130,19 @@ class SessionLog:
             return shared.resolved({}, frozenset())
 
     def _reconfigure(self) -> None:
+        """Take the settings as they are now, and price the window by the counter in use.
+
+        It is priced in this process only: records keep their count.
+        """
         before, self.resolved = self.resolved.counter, self._resolve()
-        self._recount(before)
+        counter = self.resolved.counter
+        known = (counter.fingerprint, "")
+        other = before.fingerprint != counter.fingerprint  # the window is priced by that one
+        if other or any(
+            item.entry.token_count.counter not in known for item in self.window.stored_items
+        ):
+            self._state = self._state.priced(counter.recount)
+            self.generation += 1
 
     async def follow_settings(self) -> None:
         """Take changed settings of the manager, before something is counted."""
@@ -159,6 +170,13 @@ class SessionLog:
         await self.refresh()
         if not self.window.head:
             raise no_session(self.id)
+
+    @asynccontextmanager
+    async def required(self) -> AsyncIterator[None]:
+        """Hold the lock, and `require` the session first."""
+        async with self.lock:
+            await self.require()
+            yield
 
     async def prepare(self, *, reads_window: bool) -> None:
         """Refresh before new entries are made. Under the lock.
@@ -254,17 +272,6 @@ class SessionLog:
         self._outbox.skip_to(0)
         self.resolved = self._resolve()
         self._inflight = ()  # another manager of the store may begin it again
-
-    def _recount(self, before: TokenCounter) -> None:
-        """Price the window by the counter in use, in this process only: records keep their count."""
-        counter, window = self.resolved.counter, self.window
-        known = (counter.fingerprint, "")
-        other = before.fingerprint != counter.fingerprint  # the window is priced by that one
-        if other or any(
-            item.entry.token_count.counter not in known for item in window.stored_items
-        ):
-            self._state = self._state.priced(counter.recount)
-            self.generation += 1
 
     # ------------------------------------------------------------ writing
 

@@ -250,8 +250,7 @@ class Session:
 
     async def pin(self, entry_id: str, on: bool) -> None:
         """Pin or unpin an active entry."""
-        async with self.log.lock:
-            await self.log.require()
+        async with self.log.required():
             item = self.log.window.find(entry_id)
             if item is not None and item.pinned == on:
                 return
@@ -266,8 +265,7 @@ class Session:
 
     async def delete(self, ids: Sequence[str]) -> None:
         """Remove entries for good, with everything that was made of them."""
-        async with self.log.lock:
-            await self.log.require()
+        async with self.log.required():
             records = [record for _, record in await self.log.reader.records()]
         added = {record.id for record in records if isinstance(record, Added)}
         for name in ids:
@@ -314,8 +312,7 @@ class Session:
         Without a state the record that `change` returns is in the log already.
         """
         for retries in reversed(range(1 + RETRIES)):
-            async with self.log.lock:
-                await self.log.require()
+            async with self.log.required():
                 record, state = await change()
                 if state is None:
                     break
@@ -345,14 +342,12 @@ class Session:
 
     async def active_entries(self) -> list[Entry]:
         """Return the window in order."""
-        async with self.log.lock:
-            await self.log.require()
+        async with self.log.required():
             return [item.shown() for item in self.log.window.shown_items]
 
     async def entries(self, last: int | None) -> list[Entry]:
         """Return the added entries of the era that are not retracted: all, or the `last` newest."""
-        async with self.log.lock:
-            await self.log.require()
+        async with self.log.required():
             if last is not None and (newest := await newest_entries(last, self.log)) is not None:
                 return newest
             entries = History.of(await self.log.era()).entries()
@@ -375,8 +370,7 @@ class Session:
 
     async def entry(self, wanted: str) -> Entry:
         """Return an entry or replacement by id or address, active or not, of this era or an earlier one."""
-        async with self.log.lock:
-            await self.log.require()
+        async with self.log.required():
             found = await find_entry(wanted, self.log)
         if found is None:
             raise EntryNotFound(f"no entry {wanted!r} in session {self.id!r}")
@@ -384,8 +378,7 @@ class Session:
 
     async def place(self, entry: Entry) -> Place:
         """Return the state of an added entry, and the entry that represents it in the window."""
-        async with self.log.lock:
-            await self.log.require()
+        async with self.log.required():
             return await place_of(entry, self.log)
 
     def count_text(self, text: str) -> int:
@@ -394,14 +387,12 @@ class Session:
 
     async def entries_at(self, ranges: Sequence[Addresses], most: int) -> list[Hit]:
         """Return the first entries at these addresses, in log order."""
-        async with self.log.lock:
-            await self.log.require()
+        async with self.log.required():
             return await entries_at(ranges, most, self.log)
 
     async def summaries(self) -> list[Summary]:
         """Return the summaries in force, in order."""
-        async with self.log.lock:
-            await self.log.require()
+        async with self.log.required():
             window = self.log.window
             if window.outline is None and not window.shares.get("summary"):
                 return []
@@ -410,8 +401,7 @@ class Session:
     async def stats(self) -> SessionStats:
         """Return the session's numbers; the cost is that of the window, not of the history."""
         log = self.log
-        async with log.lock:
-            await log.require()
+        async with log.required():
             window, totals, budget = log.window, log.totals, log.resolved.budget
             originals = sum(item.compression is None for item in window.items)
             summaries = sum(item.entry.type == "summary" for item in window.items)
@@ -440,15 +430,13 @@ class Session:
 
     async def export(self) -> SessionState:
         """Return the session as a document."""
-        async with self.log.lock:
-            await self.log.require()
+        async with self.log.required():
             return state_of(self.id, await self.log.reader.records(), self.log.totals.settings)
 
     async def explain(self) -> Explanation:
         """Return why the window is as it is; reads the era's log, and changes nothing."""
         log, compressor, policy = self.log, self.compressor, self.compressor.policy
-        async with log.lock:
-            await log.require()
+        async with log.required():
             history = LogHistory(await log.era())
             trigger, summarizer = policy.trigger(), policy.summarizer_state()
             shares, block = shares_of(log.window), state_block_of(log.window)
