@@ -478,7 +478,14 @@ def check_new_entry(new_entry: D) -> D:
         raise InvalidInput(f"is_error must be True or False, not {safe_repr(new_entry.is_error)}")
     if changed:
         new_entry = msgspec.structs.replace(new_entry, **changed)
-    _check_size(new_entry)
+    content = new_entry.content
+    parts = (content,) if isinstance(content, str) else content
+    size = len(memoryview(new_entry.raw_json)) + len(memoryview(new_entry.metadata_json))
+    size += sum(map(_bytes_of, parts))
+    if size > MAX_ENTRY_BYTES:
+        raise InvalidInput(
+            f"an entry of {size:,} bytes is too large; at most {MAX_ENTRY_BYTES:,} bytes are taken"
+        )
     return new_entry
 
 
@@ -494,18 +501,6 @@ def check_name(name: object, kind: EntryType) -> str:
     if len(plain) > most:
         raise InvalidInput(f"{what} has {len(plain):,} characters; at most {most:,} are taken")
     return plain
-
-
-def _check_size(new_entry: NewEntry | Entry) -> None:
-    """Raise `InvalidInput` for an entry, with its raw message, of more than `MAX_ENTRY_BYTES`."""
-    content = new_entry.content
-    parts = (content,) if isinstance(content, str) else content
-    size = len(memoryview(new_entry.raw_json)) + len(memoryview(new_entry.metadata_json))
-    size += sum(map(_bytes_of, parts))
-    if size > MAX_ENTRY_BYTES:
-        raise InvalidInput(
-            f"an entry of {size:,} bytes is too large; at most {MAX_ENTRY_BYTES:,} bytes are taken"
-        )
 
 
 def _bytes_of(part: Part | str) -> int:

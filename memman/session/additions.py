@@ -21,11 +21,10 @@ from memman.session.context import ContextBuilder
 from memman.session.log import RETRIES, SessionLog, repeated_id
 from memman.session.outbox import Outbox
 from memman.session.shared import Shared
+from memman.state import is_users_message
 from memman.window import Window
 
 logger = logging.getLogger("memman")
-
-_USERS = ("message", "user")
 
 
 class Additions:
@@ -193,11 +192,9 @@ class Additions:
         None is a deleted entry, of any era.
         """
         log = self._log
-        active = {name: log.window.find(name) for name in ids}
-        known: dict[str, Entry | None] = {
-            name: item.entry for name, item in active.items() if item is not None
-        }
-        missing = {name for name, item in active.items() if item is None}
+        active = filter(None, map(log.window.find, ids))
+        known: dict[str, Entry | None] = {item.entry.id: item.entry for item in active}
+        missing = set(ids) - known.keys()
         retracted: set[str] = set()
         for seq, record in await log.reader.naming(list(missing)) if missing else ():
             retracted.difference_update((record.id, *ids_moved_by(record)))
@@ -234,8 +231,7 @@ class Additions:
         They are never taken out of it, so every request would fail.
         """
         usable, counter = self._log.resolved.budget.usable, self._log.resolved.counter
-        said = (entry for entry in reversed(entries) if (entry.type, entry.role) == _USERS)
-        newest = next(said, None)
+        newest = next(filter(is_users_message, reversed(entries)), None)
         if usable is None or newest is None or newest.token_count.tokens <= usable:
             return
         parts = () if isinstance(newest.content, str) else newest.content

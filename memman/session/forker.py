@@ -10,7 +10,7 @@ from memman import events
 from memman.archive.temp_file import RecordFile
 from memman.archive.validation import FoldedLog, with_entry
 from memman.errors import EntryNotFound, SessionExists, StoreConflict
-from memman.records import Added, Cleared, Deleted, ForkPoint, Opened, Record, blank
+from memman.records import Added, Cleared, Deleted, ForkPoint, Opened, Record, blank, deleted_in
 from memman.session.cache import SessionCache
 from memman.session.log import no_session
 from memman.session.reader import LogReader
@@ -129,12 +129,7 @@ async def _deleted_after(
 ) -> tuple[str, ...]:
     """Return those of these entries that were deleted after a place in the log."""
     found = await shared.store.hiding(session_id, ids) if ids else []
-    gone = {
-        name
-        for seq, record in found
-        if isinstance(record, Deleted) and seq > end
-        for name in record.ids
-    }
+    gone = deleted_in(record for seq, record in found if seq > end)
     return tuple(dict.fromkeys(name for name in ids if name in gone))
 
 
