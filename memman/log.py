@@ -298,8 +298,7 @@ class History:
 
         It is that of the newest compression that stays in force, without the entries that go.
         """
-        states = self._states_after(record)
-        return next(reversed(states.values()), None)
+        return next(reversed(self._states_after(record).values()), None)
 
     def _states_after(self, record: Record) -> dict[str, State | None]:
         """Return the outlines of the compressions that a record leaves in force, by id, the newest last.

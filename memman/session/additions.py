@@ -254,8 +254,7 @@ class Additions:
 
     def _records(self, entries: Sequence[Entry]) -> tuple[Added, ...]:
         """Return the records of entries: system messages at the start pinned."""
-        window = self._log.window
-        at_start = entries[0].role == "system" and window.only_system()
+        at_start = entries[0].role == "system" and self._log.window.only_system()
         records = []
         off_record = self._contexts.is_off_record()
         for entry in entries:

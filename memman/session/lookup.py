@@ -64,8 +64,7 @@ class Place(msgspec.Struct, frozen=True):
 
 async def place_of(entry: Entry, log: SessionLog) -> Place:
     """Return the place of an entry that was added at its `seq` and not deleted. Under the log's lock."""
-    find = log.window.find
-    item = find(entry.id)
+    item = log.window.find(entry.id)
     if item is not None and item.entry.seq == entry.seq:
         return Place("active")
     if entry.seq <= log.totals.era:
