@@ -101,7 +101,7 @@ def _turn_of_one(item: WindowItem) -> Turn:
     if item.index == STATE_INDEX:
         return Turn("state", (entry,))
     if entry.type == "message":
-        return Turn(_SAID_BY.get(entry.role, "user"), (entry,))
+        return Turn("assistant" if _is_assistant(entry) else _kind(entry), (entry,))
     if entry.type == "tool_call":
         call_id = entry.call_id
         unique = call_id if call_id and not item.nth else _unique_id(item)
