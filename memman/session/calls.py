@@ -22,8 +22,8 @@ async def with_notes(
 ) -> tuple[list[Entry], dict[str, Entry]]:
     """Return entries to be added, with memman's notes, and repeated results. Under the lock, refreshed.
 
-    A result whose call has an equal one already, which was not late, is left out, unless the caller has
-    `named` the entries. It is returned by its id, with the one that it repeats.
+    A result whose call has an equal one already is left out, unless the caller has `named` the entries, or
+    the earlier one was late and has left the window. It is returned by its id, with the earlier one.
 
     Results get the name of their call. A late one notes the id of its call, with which it is shown, and
     which `known` gets. A reply to a request notes that if it was `asked` with text of memman's.
@@ -51,7 +51,9 @@ async def with_notes(
             found[number] = noted(answering, call=call.id if late else "")
             known[call.id] = call
             first = answer or answers.get(call.id)
-            if first is None and not late:
+            if late and first is None:
+                first = _late_answer(call, log.window)
+            if first is None:
                 answers[call.id] = entry
             elif first and entry.call_id and not named and is_same_content(first, entry):
                 repeated[entry.id] = first
@@ -70,6 +72,12 @@ def is_same_content(stored: Entry, given: Entry) -> bool:
 
 def _answer_of(call: WindowItem | None) -> Entry | None:
     return None if call is None or call.result is None else call.result.entry
+
+
+def _late_answer(call: Entry, window: Window) -> Entry | None:
+    """Return the first late result of a call in the window."""
+    entries = (item.entry for item in window.items)
+    return next((entry for entry in entries if note_of(entry, "call") == call.id), None)
 
 
 async def _call_of(result: Entry, log: SessionLog) -> tuple[Entry | None, bool, Entry | None]:

@@ -44,6 +44,7 @@ def memory() -> MemoryManager:
 @pytest.mark.parametrize("messages", [
     [answered("done", "done")], [answered("done"), answered("done")],
     [answered("done"), {"role": "user", "content": "And?"}, answered("done")],
+    [{"role": "user", "content": "And?"}, answered("done"), answered("done")],
 ])  # fmt: skip
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_equal_second_result_is_not_stored(memory, messages, one_by_one):
