@@ -253,7 +253,7 @@ class CompressionPolicy:
             state_tokens = max(state_tokens, min(before, tokens // 2))
         budget = msgspec.structs.replace(
             budget,
-            state_tokens=max(budget.state_tokens, state_tokens) if asks else outline,
+            state_tokens=max(budget.state_tokens, state_tokens),
             summary_tokens=budget.summary_tokens if asks else 0,
         )
         return Goal(
@@ -278,7 +278,7 @@ class CompressionPolicy:
         window, counter = self._log.window, self._log.resolved.counter
         before = 0 if window.state is None else window.state.item.tokens
         leaving = max(0, window.tokens - before - (target or 0))
-        if budget.max_entries is not None and len(window.shown_items) > budget.max_entries:
+        if budget.target_entries is not None and len(window.shown_items) > budget.target_entries:
             leaving = max(leaving, free)  # many small entries leave
         room = min(
             budget.state_tokens, free // 6, before + (leaving if target is None else leaving // 3)

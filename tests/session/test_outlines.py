@@ -274,3 +274,25 @@ def test_plan_counts_the_outline_as_an_entry(memory: MemoryManager) -> None:
     assert plan.entries_before == len(memory.get_active_entries("s"))
     memory.compress("s")
     assert plan.entries_after == len(memory.get_active_entries("s"))
+
+
+RULE = "Never delete the report."
+
+
+def said(memory: MemoryManager) -> str:
+    return "\n".join(str(each["content"]) for each in memory.build_context("s").messages)
+
+
+def test_outline_has_room_if_only_entries_are_over() -> None:
+    """The target of a strategy with `max_entries` takes out entries, though the tokens would fit"""
+    config = MemoryConfig(auto_compress=False, max_tokens=1_500, strategy="summary")
+    memory = MemoryManager(counter="chars4", config=config)
+    memory.add_user_message("s", RULE)
+    for number in range(8):
+        memory.add_tool_call("s", "read", {"n": number}, call_id=f"c{number}")
+        memory.add_tool_result("s", "read", "value " * 40, call_id=f"c{number}")
+    memory.add_assistant_message("s", "I read them.")
+    memory.add_user_message("s", "Go on.")
+    memory.compress("s", target_tokens=900)
+    assert memory.get_stats("s").active_entries < 12
+    assert RULE in said(memory)
