@@ -6,14 +6,15 @@ standard errors, and of more than a thousandth.
 
 from __future__ import annotations
 
+import json
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import cache
 from math import sqrt
 from pathlib import Path
+from random import Random
 from statistics import mean, stdev
 from typing import Any
 from unittest.mock import patch
@@ -36,21 +37,22 @@ from benchmarks.tables import table
 from benchmarks.trajectories import Message, Trajectory, is_in, read_trajectories
 from memman.compression import (
     outline,
-    state,
     state_choice,
     state_fold,
     user_messages,
+    working_set,
 )
-from memman.compression.state_items import Found
+from memman.compression.state_items import ENDING, LONG, SHORT, Found
 from memman.compression.view import View
 from memman.session import compressor
 
+_WEIGHTS = ("USED", "COMMAND", "PROSE", "INSIDE")
 _NEVER = re.compile(r"(?!)")
 _FLAT = 1e12  # beside it an age or a length makes no difference
 _KIT_SHARE = 0.2
 _KIT_SEEDS = range(1, 13)
 _PLANTED_SEEDS = 2
-_EVERY = 9  # coding session, of needed values
+_EVERY = 5  # coding session, of needed values
 _BUDGETS = (4_000, 8_000)
 _FACTS_SHARE = 0.3
 _PASTED = 1_500  # characters on either side of a constraint
@@ -66,11 +68,10 @@ Patch = tuple[object, str, Any]
 class _NewestFirst(outline.Cover):
     """The short messages of the user, the newest first; other lines by coverage."""
 
-    def __init__(
-        self, items: Sequence[Found], words: Sequence[frozenset[str]], others: Collection[str]
-    ) -> None:
-        super().__init__(items, words, others)
-        self._newest = items[::-1] if others == () else None
+    def __init__(self, items: Sequence[Found], words: Sequence[frozenset[str]]) -> None:
+        super().__init__(items, words)
+        are_short = all(item.score == SHORT for item in items)
+        self._newest = items[::-1] if are_short else None
 
     def order(self, taken: Any) -> Iterator[Found]:
         """Yield the lines."""
@@ -97,12 +98,8 @@ def _no_second_look(_before: View, after: View, *_: object) -> View:
     return after
 
 
-def _zero(*_: object) -> int:
-    return 0
-
-
-def _times(_texts: object) -> Counter[str]:
-    return Counter()
+def _in_their_order(cover: outline.Cover) -> list[Found]:
+    return [item for item in reversed(cover.items) if item.score == ENDING]
 
 
 ABLATIONS: dict[str, tuple[Patch, ...]] = {
@@ -114,33 +111,29 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
         (state_choice, "label_of", _no_text),
         (state_choice, "_VALUED", _NEVER),
     ),
-    "repeated short messages last": ((state_choice, "Counter", _times),),
+    "repeated messages last": ((state_choice.Choice, "_is_repeated", _no),),
     "coverage of short messages": ((state_choice, "Cover", _NewestFirst),),
-    "newest short messages": ((state_choice, "_NEWEST_SHORT", 0.0),),
     "share of short messages": ((state_choice, "_SHORT_MESSAGES", 0.0),),
     "share of long messages": ((state_choice, "_LONG_MESSAGES", 0.0),),
     "share of rules in long messages": ((state_choice, "_RULE_PIECES", 0.0),),
-    "beginning of the first message": ((state_choice, "_FIRST", 0.0),),
+    "both ends of long messages": ((state_fold, "_EDGE", 0),),
     "share of tasks": ((state_choice, "_TASKS", 0.0),),
     "share of endings": ((state_choice, "_ENDINGS", 0.0),),
     "share of steps": ((state_choice, "_STEPS", 0.0),),
+    "no times among other values": ((state_fold, "is_time", _no),),
+    "first sentences of endings first": ((outline.Cover, "endings", _in_their_order),),
     "share of values": ((state_choice, "_VALUES", 0.0),),
-    "repeated last": ((state_choice, "_repeated_last", list),),
+    "most of the values": ((state_choice, "_MOST_VALUES", _FLAT),),
     "lines that tell": ((state_choice, "_tells", _yes),),
     "shown things left out": ((state_choice.Shown, "has", _no),),
     "memory of twice the room": ((state_choice, "_MEMORY", 1.0),),
-    "age of values": ((state_choice, "_LEAST_AGE", _FLAT),),
     "length of values": ((state_choice, "_LENGTH", _FLAT),),
-    "no noise among values": ((state_fold, "is_noise", _no),),
-    "telling line of a result": ((outline, "_telling", _zero),),
-    "failing lines": ((outline, "_FAILED", _NEVER),),
-    "numbered lines left out": ((outline, "_NUMBERED", _NEVER),),
-    "length power": ((outline, "_LENGTH_POWER", 1.0),),
-    "worth of the user": ((outline, "_USER", 1.0),),
-    "worth of conclusions": ((outline, "_CONCLUDING", 1.0),),
+    "no times and hashes among values": ((working_set, "is_noise", _no),),
+    "weights of values": tuple((working_set, name, (1.0, 1.0)) for name in _WEIGHTS)
+    + tuple((state_fold, name, (1.0, 1.0)) for name in ("NAMED", "LISTED")),
     "worth of calls": ((outline, "_CALL", 1.0),),
     "newer lines first": ((outline, "_OLDEST", _FLAT),),
-    "words of others": ((state, "_MOST_GIVEN", 0),),
+    "programs' texts last": ((outline, "PASTED", None), (state_fold, "PASTED", LONG)),
     "second look at the plan": ((compressor, "withdrawn", _no_second_look),),
 }
 """What switches each heuristic off."""
@@ -179,6 +172,7 @@ def _agreement(data: Data) -> Units:
         "sentences": [one.sentences for one in found],
         "conclusions": [one.conclusions for one in found if one.conclusions is not None],
         "words": [1 - one.wordless for one in found],
+        "steps": [one.steps for one in found if one.steps is not None],
     }
 
 
@@ -209,6 +203,38 @@ def _facts(data: Data) -> Units:
     return units
 
 
+def _upkeep(data: Data) -> Units:
+    """Open tasks and the last of a key's values, in conversations with other statements."""
+    units: Units = {"tasks": [], "new values of keys": []}
+    for language in planted.LANGUAGES:
+        for seed in range(1 if data.quick else 4):
+            made = planted.conversation("a", language, "plain words", seed)
+            draw, of = Random(f"{language} {seed}"), planted.wordings("a")[language]
+            task = planted.SHAPES["plain words"](draw, of)
+            old, new = (planted.SHAPES["identifier"](draw, of) for _ in range(2))
+            todos = {"todos": [{"content": task, "status": "pending"}]}
+            beginning = [
+                {"role": "user", "content": f"Server: {old}"},
+                *_run("write_todos", todos, "ok"),
+                {"role": "user", "content": f"Server: {new}"},
+            ]
+            case = facts.Case((*beginning, *made.messages), frozenset((task,)))
+            text = facts.carried(case, int(_KIT_SHARE * facts.tokens(case.text)))
+            units["tasks"].append(float(task in text))
+            units["new values of keys"].append(float(new in text and old not in text))
+    return units
+
+
+def _run(tool: str, arguments: object, result: str) -> list[Message]:
+    """Return a call of a tool and its result."""
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    call = {"id": tool, "type": "function", "function": function}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": tool, "content": result},
+    ]
+
+
 def _pasted(data: Data) -> Units:
     cases = [
         (kind, msgspec.structs.replace(case, messages=tuple(map(_in_a_paste, case.messages))))
@@ -236,9 +262,14 @@ def _instructions(data: Data) -> Units:
         given = instructions.instructions()
     except ImportError:
         return {}
-    [session] = instructions.sessions(data.sessions)[:1]
+    around = instructions.sessions(data.sessions)[: 1 if data.quick else None]
     places = instructions.PLACES[3:] if data.quick else instructions.PLACES
-    found = [instructions.is_kept(session, place, one) for place in places for one in given]
+    found = [
+        instructions.is_kept(session, place, one)
+        for session in around
+        for place in places
+        for one in given
+    ]
     return {"instructions": list(map(float, found))}
 
 
@@ -278,8 +309,8 @@ def _labelled(data: Data) -> Units:
 
 
 MEASURES: tuple[Callable[[Data], Units], ...] = (
-    _agreement, _again, _statements, _findings, _instructions, _values, _facts, _plain_words, _pasted,
-    _labelled,
+    _agreement, _again, _statements, _findings, _instructions, _values, _facts, _plain_words, _upkeep,
+    _pasted, _labelled,
 )  # fmt: skip
 
 

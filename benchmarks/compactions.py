@@ -9,10 +9,12 @@ each sentence of the summary weigh by their rarity in the messages.
 - wordless: the lines of the outline with fewer than two words of three letters
 - conclusions: the same of the last two sentences of the message that ends a turn
 - short, all: the user's messages of up to 240 characters, and all, that the context has whole
+- steps: the newest six calls of which the context has the beginning of an argument
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -72,8 +74,11 @@ class Figures(msgspec.Struct, frozen=True):
     conclusions: float | None
     short: float | None
     all: float | None
+    steps: float | None
     size: float  # over the tokens of the summary
 
+
+_NEWEST_CALLS, _BEGINNING = 6, 30
 
 NAMES = Figures.__struct_fields__
 
@@ -115,6 +120,7 @@ def figures(case: Case, text: str, outline: str) -> Figures:
         conclusions=_mean([share(end) >= _ENOUGH for end in ends]),
         short=_mean([kept for short, kept in whole if short]),
         all=_mean([kept for _, kept in whole]),
+        steps=_mean([any(each in flat for each in step) for step in _steps(case.messages)]),
         size=len(text) / 4 / case.tokens,
     )
 
@@ -144,6 +150,21 @@ def means(found: Sequence[Figures]) -> dict[str, float]:
         name: mean([value for value in values if value is not None] or [0.0])
         for name, values in listed.items()
     }
+
+
+def _steps(messages: Sequence[Message]) -> list[list[str]]:
+    """Return the newest calls: of each the beginnings of its arguments, of a path only its name."""
+    functions = [call["function"] for each in messages for call in each.get("tool_calls") or ()]
+    found = []
+    for function in functions[-_NEWEST_CALLS:]:
+        texts = [
+            text for text in json.loads(function["arguments"]).values() if isinstance(text, str)
+        ]
+        flat = [" ".join(text.split()) for text in texts if text.strip()]
+        found.append(
+            [(each if " " in each else each.rpartition("/")[2])[:_BEGINNING] for each in flat]
+        )
+    return [[each for each in step if each] for step in found if any(step)]
 
 
 def _quarter(text: str) -> int:
