@@ -22,35 +22,22 @@ from memman.compression.words import words_of
 from memman.compression.working_set import decoded
 from memman.display import line_of
 from memman.entries import Entry
-from memman.state import TYPED
 
 LEAST_WORDS: Final = 3  # of a line of a long message, and of a conclusion
 _SENTENCE: Final = 500  # characters; a longer one is cut
 _SENTENCE_WORDS: Final = 2
 _PRECISION: Final = 2**20  # whole weights: their sum does not depend on the order of a set
-_LENGTH_POWER: Final = 0.6  # 1 would take only short lines, 0 only long ones
 _BESIDES: Final = 8  # characters of a line besides its text
-_USER: Final = 1.5
-_CONCLUDING: Final = 1.5
-_CALL: Final = 0.2
+_CALL: Final = 0.2  # the worth of a call's line, and of a program's text in the user's place
 _OLDEST: Final = 0.5  # the worth of the oldest line; the newest has 1.5
 _FENCE: Final = re.compile(
     r"^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
 )
 _BULLET: Final = re.compile(r"^(?:[\s>#*+\u2022-]|\d{1,3}[.)]\s)+")
-_FAILED: Final = re.compile(
-    r"(?i)\b(?:errors?|fail(?:ed|ures?)?|fatal|panic|exception|traceback)\b"
-    r"|(?-i:\b[A-Z]\w*(?:Error|Exception)(?=:))"  # the last line of a traceback
-)
-_NUMBERED: Final = re.compile(r"\s*\d+\s?(?:\u2192|\t|\||:)")  # a line of a file that was read
-_ZERO: Final = re.compile(r"(?i)\b(?:no|0|without) (?:errors?|fail)")
+_PROGRAM: Final = re.compile(r"[{}\[\]=;<>|\\]|\w\(")  # in a line that is no outcome, such as code
 _MOST_OUTCOME: Final = 100
 _MOST_ARGUMENT: Final = 90
 _LARGE: Final = 200  # tokens: the size of a smaller result is left out
-_MOST_LINES: Final = 200  # of a result that are read for one to show
-_TELLING_WORDS: Final = 5
-_PROGRAM: Final = re.compile(r"[{}\[\]=;<>|\\]|\(\)")
-_FAILURES: Final = 3  # a result with more failing lines is a text about failures
 _ARGUMENTS: Final = ("command", "cmd", "file_path", "path", "pattern", "query", "url")
 
 
@@ -75,55 +62,37 @@ def call_line(call: Entry) -> str:
 
 
 def outcome_of(result: Entry) -> str:
-    """Return what a tool returned on one line: its error, its text if that is short, or its size."""
-    text = result.text.strip()
-    lines = [line for line in text.splitlines() if not _NUMBERED.match(line)]
-    failures = [line for line in lines if _FAILED.search(line) and not _ZERO.search(line)]
-    size = f"#{result.seq}, {result.token_count.tokens:,} tokens"
-    if result.is_error or 0 < len(failures) <= _FAILURES:
-        return f"{line_of((failures or [text])[-1], _MOST_OUTCOME)} ({size})"
-    if len(text) <= _MOST_OUTCOME and len(text.splitlines()) < 2:
-        return f"{line_of(text)} (#{result.seq})" if text else "no output"
-    told = max(lines[:_MOST_LINES], key=_telling, default="")
-    if _telling(told) < _TELLING_WORDS:  # the end of a program's output often has the result
-        told = lines[-1] if lines and _telling(lines[-1]) > 1 else ""
-    shown = f"{line_of(told, _MOST_OUTCOME)} " if told else ""
-    return f"{shown}({size})" if result.token_count.tokens >= _LARGE else f"{shown}(#{result.seq})"
+    """Return what a tool returned on one line, and its size if that is large.
 
-
-def _telling(line: str) -> int:
-    """Return the number of words of a line of prose; 0 for program text."""
-    return 0 if _PROGRAM.search(line) else len(words_of(line))
-
-
-def _worth(item: Found) -> float:
-    """Return the worth of a line against others of its length."""
-    if item.section == "did":
-        return _CALL
-    if item.section in TYPED:
-        return _USER if item.score > PASTED else _CALL
-    return _CONCLUDING if item.score == ENDING else 1.0
+    It is a text of one line, or the last line of an error or of a text that is not large.
+    """
+    tokens, lines = result.token_count.tokens, result.text.strip().splitlines()
+    if not lines:
+        return "no output"
+    is_large = tokens >= _LARGE
+    size = f"(#{result.seq}, {tokens:,} tokens)" if is_large else f"(#{result.seq})"
+    hidden = is_large or (len(lines) > 1 and _PROGRAM.search(lines[-1]))
+    told = "" if hidden and not result.is_error else f"{line_of(lines[-1], _MOST_OUTCOME)} "
+    return f"{told}{size}"
 
 
 class Cover:
     """The lines of an outline in the order in which they cover most words for their length."""
 
-    def __init__(
-        self, items: Sequence[Found], words: Sequence[frozenset[str]], others: Iterable[str]
-    ) -> None:
-        """Weigh the words of the lines, and of other texts that show what matters."""
-        self._items = items
+    def __init__(self, items: Sequence[Found], words: Sequence[frozenset[str]]) -> None:
+        """Weigh the words of the lines."""
+        self.items = items
         self._words = words
         seen: Counter[str] = Counter()
-        for each in (*words, *map(words_of, others)):
+        for each in words:
             seen.update(each)
         self._weights = {word: round(_PRECISION * log1p(times)) for word, times in seen.items()}
         first = min((item.seq for item in items), default=0)
         span = max(1, max((item.seq for item in items), default=0) - first)
         self._factors: list[float] = [
             (_OLDEST + (item.seq - first) / span)
-            * _worth(item)
-            / (len(item.text) + _BESIDES) ** _LENGTH_POWER
+            * (_CALL if item.section == "did" or item.score == PASTED else 1.0)
+            / (len(item.text) + _BESIDES)
             for item in items
         ]
 
@@ -131,12 +100,12 @@ class Cover:
         """Yield the lines, the best first, behind those that are taken already."""
         known = {id(item) for item in taken}
         covered: set[str] = set()
-        for item, words in zip(self._items, self._words, strict=True):
+        for item, words in zip(self.items, self._words, strict=True):
             if id(item) in known:
                 covered |= words
         heap = [
             (-self._gain(number, covered), number)
-            for number, item in enumerate(self._items)
+            for number, item in enumerate(self.items)
             if id(item) not in known
         ]
         heapq.heapify(heap)
@@ -150,7 +119,7 @@ class Cover:
             else:
                 heapq.heappop(heap)
                 covered |= self._words[number]
-                yield self._items[number]
+                yield self.items[number]
 
     def endings(self) -> list[Found]:
         """Return sentences of the messages that end a turn, the newest message first.
@@ -159,7 +128,7 @@ class Cover:
         each.
         """
         said: dict[int, list[Found]] = {}
-        for item, words in zip(self._items, self._words, strict=True):
+        for item, words in zip(self.items, self._words, strict=True):
             ends = item.section == "said" and item.score == ENDING
             if ends and len(words) >= LEAST_WORDS:
                 said.setdefault(item.seq, []).append(item)

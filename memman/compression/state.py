@@ -22,7 +22,6 @@ NO_KEEPS: Final[Keeps] = {}
 LEAST_TOKENS: Final = 32  # of a text
 _LEAST_ROOM: Final = 1_000  # characters: the items are kept for this room even if there is none now
 _CHARS: Final = 3.4  # in a token, before anything is counted
-_MOST_GIVEN: Final = 4_000  # characters of a call's arguments whose words count
 _COUNTS: Final = 3  # of the whole text, at most while it is not yet full
 _FULL: Final = 0.94  # of the room is near enough
 
@@ -65,10 +64,8 @@ def carry(
         covered=covered and covered.plus(leaving),
     )
     view = Shown(shown)
-    now = max((found.seq for found in fold.found.values()), default=0)
-    given = [entry.text[:_MOST_GIVEN] for entry in leaving if entry.type == "tool_call"]
     room = _room(before, tokens)
-    choice = Choice(fold.found.values(), view, max(now, view.seq), room, given)
+    choice = Choice(fold.found.values(), view)
     chosen: list[Found] = []
     if tokens >= LEAST_TOKENS:
         state, chosen = _fitted(state, choice, room, tokens, count)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import filterfalse
@@ -20,19 +19,18 @@ from memman.compression.state_items import (
     WAITING,
     Found,
     cost_of,
+    size_of,
 )
 from memman.compression.user_messages import ASKED, label_of
-from memman.compression.words import sure_values, words_of
+from memman.compression.words import stands_alone, sure_values, words_of
 from memman.compression.working_set import decoded, open_tasks
 from memman.display import line_of
 from memman.entries import Entry, attributed, speaker_of
 from memman.state import KEEP, LISTED_SECTIONS, TURNS, TYPED, directory_of, title_of
 
 _MISSES: Final = 12  # things that are too large for what is left, before a search for others ends
-_MEMORY: Final = 2.0  # times the room of the text, of items that the outline remembers
-# From this age in entries on a value's rank falls with its age: longer in a larger window.
-_LEAST_AGE: Final = 15.0
-_AGE: Final = 110.0  # characters of room for each entry of it
+# Bytes of the record for each character of room: about twice the things that the text shows.
+_MEMORY: Final = 3.0
 _LENGTH: Final = 20.0  # characters, besides the value's
 _LEAST_LEFT: Final = 12  # characters: less room is none
 _MOST_SHOWN: Final = 200_000  # characters of the window whose values are known
@@ -41,26 +39,18 @@ _MOST_SEARCHED: Final = 30_000  # characters, the newest, in which a value is se
 _CONSTRAINTS: Final = 1.0
 _RULES: Final = 0.85  # messages of the user with a rule, the newest first
 _RULE_PIECES: Final = 0.25
-_NEWEST_SHORT: Final = 0.1  # short messages of the user, the newest first
-_SHORT_MESSAGES: Final = 0.45  # the other ones, by what they add
 _LONG_MESSAGES: Final = 0.2
-_FIRST: Final = 0.1  # the beginning of a first message that is long
+_SHORT_MESSAGES: Final = 0.45  # other short ones, by what they add
 _TASKS: Final = 0.06
 _CONTEXTS: Final = 0.04
 _KEPT: Final = 0.15  # each section of the caller's own
 _VALUES: Final = 0.32
-_MOST_VALUES: Final = 700  # characters, and half of the share
-_ENDINGS: Final = 0.2
+_MOST_VALUES: Final = 300  # characters, and half of the share
+_ENDINGS: Final = 0.3
 _STEPS: Final = 0.06  # the newest calls
 _VALUED: Final = re.compile(
     r"\d{3}|\w[/_@]\w"
 )  # a message with a number, a path or a name of a program
-_MOST_PLACES: Final = 50  # at which a value is looked at: in more it counts as not contained
-# Characters that continue a value before or after it; scripts without blanks may adjoin one.
-_JOINED: Final = r"[^\W\u0e00-\u0eff\u3040-\ud7ff]"
-# Compiled on first use: they take a thirtieth of an import.
-_BEFORE: Final = rf"{_JOINED}|[.-]"
-_AFTER: Final = rf"{_JOINED}|-|\.{_JOINED}"
 _SECTIONS: Final = ("constraint", *TURNS, "task", "context", "value", "other")  # of a text
 
 
@@ -68,7 +58,6 @@ class Shown:
     """The texts that the window shows beside the outline."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        self.seq = max((entry.seq for entry in entries), default=0)
         text = "\n".join(_newest_texts(entries))
         self.values = frozenset(sure_values(text, _MOST_SHOWN))
         self._text = text[:_MOST_SEARCHED]
@@ -90,7 +79,7 @@ class Shown:
     def has(self, found: Found) -> bool:
         """Return True if the window shows the thing, so that the outline need not."""
         if found.section in LISTED_SECTIONS:
-            return found.text in self.values or _is_in(found.text, self._text)
+            return found.text in self.values or stands_alone(found.text, self._text)
         if found.section == "task":
             return found.key in self._todo_tools
         return found.said in self._texts or not self._ids.isdisjoint(found.ids)
@@ -106,48 +95,16 @@ def _newest_texts(entries: Sequence[Entry]) -> Iterator[str]:
         yield entry.text
 
 
-def _is_in(value: str, text: str) -> bool:
-    """Return True if a text has a value, not only as a part of longer ones.
-
-    A path is in the text if a path below it is, and a name if a path that ends with it is.
-    """
-    at, is_path = text.find(value), "/" in value
-    for _ in range(_MOST_PLACES):
-        if at < 0:
-            break
-        end = at + len(value)
-        before, after = text[at - 1 : at], text[end : end + 2]
-        joined = (before == "/" and is_path and not _is_absolute(text, at)) or (
-            after[:1] == "/" and not is_path
-        )
-        if not joined and not re.match(_BEFORE, before) and not re.match(_AFTER, after):
-            return True
-        at = text.find(value, end)
-    return False
-
-
-def _is_absolute(text: str, at: int) -> bool:
-    """Return True if the path around a place begins with `/` or `~`: it names a relative one too."""
-    start = max(text.rfind(blank, 0, at) for blank in " \n`") + 1
-    return text[start] in "/~"
-
-
 class Choice:
     """The things in order of their worth, and those that fit a room in characters.
 
     Args:
         found: the things.
         view: the window beside the outline.
-        now: the place of the newest entry.
-        room: about the room, in characters.
-        given: texts of the entries that leave besides the things, which show what matters.
     """
 
-    def __init__(
-        self, found: Iterable[Found], view: Shown, now: int, room: int, given: Iterable[str]
-    ) -> None:
-        self._view, self._now = view, now
-        self._age = max(_LEAST_AGE, room / _AGE)
+    def __init__(self, found: Iterable[Found], view: Shown) -> None:
+        self._view = view
         self._seen: dict[int, bool] = {}  # by id() of a thing, whether the window shows it
         self._sections: dict[str, list[Found]] = {name: [] for name in _SECTIONS}
         for item in found:
@@ -161,8 +118,9 @@ class Choice:
         self._waiting = [i for i in turns if i.score == WAITING and view.has_call(i.key)]
         waiting = set(map(id, self._waiting))
         self._turns = [i for i in turns if id(i) not in waiting and not self._is_shown(i)]
+        self._newest = {i.said: id(i) for i in self._turns if i.section in TYPED}
         words = [words_of(item.text) for item in self._turns]
-        self._cover = Cover(self._turns, words, given)
+        self._cover = Cover(self._turns, words)
         self._covering: list[Found] | None = None
         self._short = self._ranked_short(words)
         self._worth = list(self._by_worth())
@@ -178,24 +136,27 @@ class Choice:
             if item.section in TYPED and item.score == SHORT
         ]
         short = [item for item, _ in pairs]
-        ranked = list(Cover(short, [own for _, own in pairs], ()).order(()))
+        ranked = list(Cover(short, [own for _, own in pairs]).order(()))
         known = set(map(id, ranked))
         ranked += [item for item in short if id(item) not in known]  # their words are there
-        times = Counter(item.said for item in short)
         return sorted(
             ranked,
             key=lambda item: (
-                times[item.said] > 1 or item.text.endswith(ASKED),
+                self._is_repeated(item),
+                item.text.endswith(ASKED),
                 not (label_of(item.text) or _VALUED.search(item.text)),
             ),
         )
 
+    def _is_repeated(self, item: Found) -> bool:
+        """Return True for a message that is said again later, word for word."""
+        return self._newest[item.said] != id(item)
+
     def _rank(self, item: Found) -> float:
-        """Return the score of a thing now, for its length if the section is a list."""
+        """Return the score of a thing, for its length if the section is a list."""
         if item.section not in LISTED_SECTIONS:
             return item.score
-        age = max(0, self._now - item.seq)
-        return item.score / (age + self._age) / (len(item.text) + _LENGTH)
+        return item.score / (len(item.text) + _LENGTH)
 
     def choose(self, room: int) -> list[Found]:
         """Return the things for a text of about `room` characters, in the order of the text."""
@@ -209,28 +170,40 @@ class Choice:
         chosen.add(self._covering, room)
         for items in (self._cover.endings(), self._short):  # those without a new word
             chosen.add(items, room)
-        return self._in_order(chosen.items)
+        told = "\n".join(
+            item.text for item in chosen.items.values() if item.section not in LISTED_SECTIONS
+        )
+        return self._in_order(
+            {
+                key: item
+                for key, item in chosen.items.items()
+                if item.section not in LISTED_SECTIONS or not stands_alone(item.text, told)
+            }
+        )
 
     def kept(self, room: int, chosen: Iterable[Found]) -> list[Found]:
-        """Return the things for the next compression: the chosen ones, and about as many again."""
+        """Return the things for the next compression: the chosen ones, and about as many again.
+
+        The record of the compression has them, so they are measured by their bytes in it.
+        """
         room = int(_MEMORY * room)
         kept = {id(item): item for item in chosen}
-        left: float = room - sum(map(cost_of, kept.values()))
+        left: float = room - sum(map(size_of, kept.values()))
         further: list[tuple[Iterable[Found], float]] = [
             (self._waiting, 1.0),
             (self._sections["value"], _VALUES),
             *((items, share) for items, share, _ in self._worth),
-            (self._covering or (), 1.0),
+            (self._covering or self._cover.order(kept.values()), 1.0),
             *((items, 1.0) for name, items in self._sections.items() if name not in TURNS),
         ]
         for items, share in further:
             most = min(left, share * room)
-            for item in items:
-                cost = cost_of(item)
-                if cost <= most and id(item) not in kept:
+            for item in items if most > _LEAST_LEFT else ():
+                size = size_of(item)
+                if size <= most and id(item) not in kept:
                     kept[id(item)] = item
-                    most -= cost
-                    left -= cost
+                    most -= size
+                    left -= size
         return self._in_order(kept)
 
     def _by_worth(self) -> Iterator[tuple[Sequence[Found], float, float]]:
@@ -238,19 +211,12 @@ class Choice:
 
         If a number of characters follows, they and half of the share are the most.
         """
-        newest = self._turns[::-1]
-        said = [item for item in newest if item.section in TYPED]
+        typed = [item for item in reversed(self._turns) if item.section in TYPED]
+        typed.sort(key=self._is_repeated)
         yield self._sections["constraint"], _CONSTRAINTS, inf
-        for score, share in (
-            (RULE, _RULES),
-            (RULE_PIECE, _RULE_PIECES),
-            (SHORT, _NEWEST_SHORT),
-            (LONG, _LONG_MESSAGES),
-        ):
-            yield _repeated_last([item for item in said if item.score == score]), share, inf
+        for score, share in ((RULE, _RULES), (RULE_PIECE, _RULE_PIECES), (LONG, _LONG_MESSAGES)):
+            yield [item for item in typed if item.score == score], share, inf
         yield self._short, _SHORT_MESSAGES, inf
-        first = self._turns[0].seq if self._turns else 0
-        yield [item for item in self._turns if item.seq == first], _FIRST, inf
         yield self._sections["task"], _TASKS, inf
         yield self._sections["context"], _CONTEXTS, inf
         for name, items in self._sections.items():
@@ -258,7 +224,7 @@ class Choice:
                 yield items, _KEPT, inf
         yield self._sections["value"] + self._sections["other"], _VALUES, _MOST_VALUES
         yield self._cover.endings(), _ENDINGS, inf
-        yield _repeated_last([item for item in newest if item.section == "did"]), _STEPS, inf
+        yield [item for item in reversed(self._turns) if item.section == "did"], _STEPS, inf
 
     def _is_shown(self, item: Found) -> bool:
         """Return True if the window shows a thing."""
@@ -286,9 +252,7 @@ class _Chosen:
         self._left: float = room
         self._sections: set[str] = set()
         self._directories: set[str] = set()
-        self._texts: list[str] = []  # of the things that are no values
-        self._known = ""  # the values
-        self._joined: tuple[int, str] = 0, ""  # the texts in one
+        self._values = ""  # that were chosen
 
     def add(self, items: Iterable[Found], most: float) -> None:
         """Choose things in their order, as long as they fit `most` characters and what is left."""
@@ -300,18 +264,17 @@ class _Chosen:
             if id(item) in self.items:
                 continue
             cost = self._cost(item)
-            if cost > left or self._is_repeated(item):
+            is_listed = item.section in LISTED_SECTIONS
+            if cost > left or (is_listed and stands_alone(item.text, self._values)):
                 misses += cost > left
                 continue
             left -= cost
             self._left -= cost
             self.items[id(item)] = item
             self._sections.add(item.section)
-            if item.section in LISTED_SECTIONS:
+            if is_listed:
                 self._directories.add(directory_of(item.text))
-                self._known += f"\n{item.text}"
-            else:
-                self._texts.append(item.text)
+                self._values += f"\n{item.text}"
 
     def _cost(self, item: Found) -> int:
         """Return the characters that a thing adds to the text; a directory is named once."""
@@ -325,30 +288,8 @@ class _Chosen:
             cost -= len(directory) if directory in self._directories else 0
         return cost
 
-    def _is_repeated(self, item: Found) -> bool:
-        """Return whether a value is in a text that was chosen."""
-        if item.section not in LISTED_SECTIONS:
-            return False
-        if self._joined[0] != len(self._texts):
-            self._joined = len(self._texts), "\n".join(self._texts)[-_MOST_SEARCHED:]
-        return any(
-            item.text in text and _is_in(item.text, text) for text in (self._joined[1], self._known)
-        )
-
 
 def _tells(item: Found) -> bool:
     """Return False for a line of a long message that has hardly a word, such as pasted code."""
     is_piece = item.section in TYPED and item.score in (PIECE, RULE_PIECE)
     return not is_piece or len(words_of(item.text)) >= LEAST_WORDS
-
-
-def _repeated_last(items: Sequence[Found]) -> list[Found]:
-    """Return things in their order, those whose text another had before at the end."""
-    seen: set[str] = set()
-    again = []
-    for item in items:
-        if item.said in seen:
-            again.append(item)
-        seen.add(item.said)
-    later = set(map(id, again))
-    return [item for item in items if id(item) not in later] + again

@@ -29,7 +29,7 @@ from memman.compression.working_set import (
     LISTED,
     NAMED,
     decoded,
-    is_noise,
+    is_time,
     open_tasks,
     other_values,
     paths_of,
@@ -116,7 +116,7 @@ class Fold:
         # The text of a short message of the user has its values.
         typed = is_users_message(entry) and len(entry.text) <= _WHOLE
         for value in () if typed else values:
-            if ("value", value) not in self.found and value.isprintable() and not is_noise(value):
+            if ("value", value) not in self.found and value.isprintable() and not is_time(value):
                 self._see("other", value, entry, 1.0)
 
     def _add_step(self, entry: Entry) -> None:
@@ -179,7 +179,7 @@ class Fold:
             scores = [PASTED for _ in pieces]
         elif len(text) > _WHOLE:
             # Requests and rules mostly stand before or behind what was pasted.
-            edges = (*pieces[:_EDGE], *pieces[-_EDGE:])
+            edges = (*pieces[:_EDGE], *pieces[len(pieces) - _EDGE :])
             scores = [RULE_PIECE if piece in edges or is_firm(piece) else PIECE for piece in pieces]
         else:
             rule = any(map(is_firm, pieces))

@@ -28,12 +28,17 @@ _MOST_STRINGS: Final = 2_000  # of one JSON value
 _MARKED: Final = re.compile(r"[\d/_.@-]|[A-Z]{2}")
 # More than "either/or". Each part begins at the start, so that a long run takes linear time.
 _PATH: Final = re.compile(r"[/~.].|[^/]*/.*[/.\d_-]|[^.\d_-]*[.\d_-].*/.")
+# A number for each of something, such as 5km/h, with a unit in any script.
+_RATE: Final = re.compile(
+    r"[\d.,]+[^\W\d]{0,4}/[^\W\d]{1,5}|[^/]*\d[^\x00-\x7f]{0,4}/[^\x00-\x7f]{1,5}"
+)
 _RUN: Final = re.compile(r"[\w.~@/+-]+")
 _OPEN: Final = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ].*)?|\d\d:\d\d(?::\d\d.*)?|[\d.,:%-]+[a-zA-Z]{0,3}"
     r"|[0-9a-f-]{12,}|0x[0-9a-fA-F]+",
     re.ASCII,
 )
+_TIME: Final = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?")
 _STATUS: Final = ("status", "state", "done", "completed", "checked")
 _TITLE: Final = ("content", "title", "task", "step", "text", "description", "subject", "name")
 _DONE: Final = frozenset(
@@ -48,7 +53,7 @@ def used_values(arguments: object) -> dict[str, tuple[float, float]]:
     """
     found: dict[str, tuple[float, float]] = {}
     for text in _strings(arguments, _STATUS):
-        if LEAST <= len(text) <= LINE and text.isprintable():
+        if LEAST <= len(text) <= LINE and text.isprintable() and not text[0].isspace():
             if is_noise(text):
                 continue
             if " " not in text and _IDENTIFIER.search(text) and not _PATTERN.search(text):
@@ -91,7 +96,12 @@ def paths_of(text: str) -> dict[str, None]:
         if "/" in chunk and "</" not in chunk:
             for run in _RUN.findall(chunk):
                 path = run.rstrip(".+-@~/")
-                if LEAST <= len(path) <= LINE and "//" not in path and _PATH.match(path):
+                if (
+                    LEAST <= len(path) <= LINE
+                    and "//" not in path
+                    and _PATH.match(path)
+                    and not _RATE.fullmatch(path)
+                ):
                     found[path] = None
     return found
 
@@ -104,6 +114,11 @@ def other_values(text: str) -> list[str]:
     if text[:1] in ("{", "[") and len(text) <= _MOST_TEXT:
         text = " ".join(_strings(json_or(text, text)))
     return sure_values(text, _MOST_TEXT)
+
+
+def is_time(value: str) -> bool:
+    """Return True for a time of day, which has no use without the words around it."""
+    return _TIME.fullmatch(value) is not None
 
 
 def is_noise(value: str) -> bool:

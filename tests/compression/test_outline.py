@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,9 +17,9 @@ from memman.entries import Entry, TokenCount
 from tests.compression.entries import entry, result
 
 
-def cover(items: Sequence[Found], others: Iterable[str]) -> Cover:
+def cover(items: Sequence[Found]) -> Cover:
     """Return the cover of lines by their words."""
-    return Cover(items, [words_of(item.text) for item in items], others)
+    return Cover(items, [words_of(item.text) for item in items])
 
 
 def call(name: str | None = "tool", **arguments: Any) -> Entry:
@@ -134,52 +134,23 @@ def sized(text: str, tokens: int = 1_234, **given: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "tokens", "expected"),
     [
-        ("", "no output"),
-        (" \n", "no output"),
-        ("3 passed", "3 passed (#7)"),
-        (
-            "ok\n" * 40 + "E   ValueError: no such key\n",
-            "E ValueError: no such key (#7, 1,234 tokens)",
-        ),
-        ("compiled\n" * 40 + "build failed\n", "build failed (#7, 1,234 tokens)"),
-        ("ran\n" * 40 + "0 errors, 40 passed", "0 errors, 40 passed (#7, 1,234 tokens)"),
-        ("0 errors\n" + "ran\n" * 40, "(#7, 1,234 tokens)"),
-        ("x = [1];\n" * 90, "(#7, 1,234 tokens)"),
-        (
-            "a\nThe large order was shipped to Berlin on Monday\nb",
-            "The large order was shipped to Berlin on Monday (#7, 1,234 tokens)",
-        ),
+        ("", 10, "no output"),
+        (" \n", 1_234, "no output"),
+        ("3 passed", 10, "3 passed (#7)"),
+        ("compiled\nbuild failed\n", 10, "build failed (#7)"),
+        ("x = [1];\n" * 90, 1_234, "(#7, 1,234 tokens)"),
     ],
 )
-def test_outcome_is_the_line_that_tells_most(text: str, expected: str) -> None:
-    assert sized(text) == expected
+def test_outcome_is_the_last_line_or_the_size(text: str, tokens: int, expected: str) -> None:
+    assert sized(text, tokens) == expected
 
 
-def test_size_of_a_small_result_is_left_out() -> None:
-    assert sized("a\nb\nc", 10) == "(#7)"
-    assert sized("a\nMonday: the large order was shipped to Berlin\nb", 10).endswith("Berlin (#7)")
-
-
-def test_failed_result_shows_its_last_line_of_an_error() -> None:
+def test_failed_result_shows_its_last_line_whatever_its_size() -> None:
     text = "Traceback (most recent call last):\n  File x\nKeyError: 'a'\nException: gone"
     assert sized(text, is_error=True) == "Exception: gone (#7, 1,234 tokens)"
-    trace = (
-        'Traceback (most recent call last):\n  File "x.py", line 3\n    go()\nValueError: no key'
-    )
-    assert sized(trace) == "ValueError: no key (#7, 1,234 tokens)"
-    assert sized("permission denied", 5, is_error=True) == "permission denied (#7, 5 tokens)"
-
-
-def test_text_about_many_failures_is_no_failure() -> None:
-    text = "\n".join([*(f"{n} error handling" for n in range(9)), "0 errors, 40 passed"])
-    assert sized(text) == "0 errors, 40 passed (#7, 1,234 tokens)"
-
-
-def test_numbered_lines_of_a_file_are_no_failures() -> None:
-    text = "\n".join(f"{n:4}\u2192    raise Error  # failed" for n in range(3))
-    assert sized(text) == "(#7, 1,234 tokens)"
+    assert sized("permission denied", 5, is_error=True) == "permission denied (#7)"
 
 
 @given(st.text(), st.booleans(), st.integers(0, 10_000))
@@ -198,36 +169,29 @@ def test_lines_with_new_words_come_first() -> None:
         said(2, "the parser reads one file"),
         said(3, "invoices are sent at night"),
     ]
-    order = list(cover(lines, ()).order(()))
+    order = list(cover(lines).order(()))
     assert {id(each) for each in order} == {id(lines[1]), id(lines[2])}
 
 
 def test_taken_lines_are_not_yielded_again() -> None:
     lines = [said(1, "the parser reads one file"), said(2, "invoices are sent at night")]
-    assert list(cover(lines, ()).order(lines[:1])) == lines[1:]
-    assert list(cover(lines, ()).order(lines)) == []
+    assert list(cover(lines).order(lines[:1])) == lines[1:]
+    assert list(cover(lines).order(lines)) == []
 
 
-def test_words_of_other_texts_weigh_more() -> None:
-    lines = [said(1, "the gateway was slow"), said(1, "the invoice was sent")]
-    assert next(cover(lines, ["gateway"] * 9).order(())) is lines[0]
-    assert next(cover(lines, ["invoice sent"] * 9).order(())) is lines[1]
-
-
-def test_words_of_the_user_outrank_calls_and_pasted_text() -> None:
+def test_said_and_typed_lines_outrank_calls_and_programs_texts() -> None:
     lines = [
         said(1, "alpha beta gamma", 1.0, "did"),
         said(1, "delta epsilon zeta", PASTED, "user"),
-        said(1, "eta theta iota", SAID),
-        said(1, "kappa lambda omicron", SHORT, "user"),
+        said(1, "eta theta iotax", SAID),
+        said(1, "kappa lambda omi", SHORT, "user"),
     ]
-    order = list(cover(lines, ()).order(()))
-    assert order[:2] == [lines[3], lines[2]]
+    assert {id(each) for each in list(cover(lines).order(()))[:2]} == set(map(id, lines[2:]))
 
 
 def test_newer_lines_outrank_older_ones() -> None:
     lines = [said(1, "alpha beta gamma"), said(50, "delta epsilon zetaa")]
-    assert next(cover(lines, ()).order(())) is lines[1]
+    assert next(cover(lines).order(())) is lines[1]
 
 
 def test_endings_are_the_first_and_last_sentences_of_turns() -> None:
@@ -239,19 +203,19 @@ def test_endings_are_the_first_and_last_sentences_of_turns() -> None:
         said(3, "The gateway sends invoices twice.", ENDING, part=2),
         said(4, "Show invoices, orders and tables.", ENDING, "user"),
     ]
-    assert cover(lines, ()).endings() == [lines[4], lines[0], lines[4], lines[1]]
+    assert cover(lines).endings() == [lines[4], lines[0], lines[4], lines[1]]
 
 
 @given(st.lists(st.text("abc de", min_size=1, max_size=30), max_size=12), st.randoms())
 def test_order_has_each_word_and_no_line_twice(texts: list[str], random: Any) -> None:
     lines = [said(seq, text) for seq, text in enumerate(texts, 1)]
     taken = [each for each in lines if random.random() < 0.3]
-    order = list(cover(lines, ()).order(taken))
+    order = list(cover(lines).order(taken))
     assert len({id(each) for each in order}) == len(order)
     assert not {id(each) for each in order} & {id(each) for each in taken}
-    assert order == list(cover(lines, ()).order(taken))
+    assert order == list(cover(lines).order(taken))
 
 
 def test_no_lines_have_no_order() -> None:
-    assert list(cover((), ()).order(())) == []
-    assert cover((), ()).endings() == []
+    assert list(cover(()).order(())) == []
+    assert cover(()).endings() == []

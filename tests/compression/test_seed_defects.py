@@ -266,7 +266,7 @@ def test_synaptic_the_summary_lives_in_the_store() -> None:
     talk(memory, 30)
     memory.compress(S, target_tokens=800)
     again = manager(store=store)
-    [summary] = again.get_summaries(S)
+    summary, _outline = again.get_summaries(S)
     assert summary.content.startswith("what was said")
     assert "what was said" in again.get_context_for_llm(S)
 
