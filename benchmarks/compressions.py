@@ -46,7 +46,7 @@ from memman.session import state as session_state
 _CLEARING, _SUMMARIZING = 0.8, 0.3
 _HISTORY_BUDGET = 8_000
 _STATE_RATIO = 0.1  # the default
-_EXPONENT_HELD = 1.5  # a chosen value is looked for in all that were chosen before
+_EXPONENT_HELD = 1.35  # a chosen value is looked for in all that were chosen before
 _BLOCK_HELD = 20.0  # milliseconds
 _OUTLINE_HELD = 150.0
 _HISTORY_HELD = 1.17  # after a longer history the outline has more to choose from

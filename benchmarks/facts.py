@@ -67,8 +67,8 @@ _SESSIONS = 4  # sessions of a dialogue in one old part
 _QUICK, _QUICK_OTHERS = 16, 2
 SEEDS = 4  # of generated conversations, for each language and shape
 # The least shares that pass until the goals are reached.
-_HELD = {"tau-bench": (0.37, 0.75), "coding agent": (0.45, 0.68), "LoCoMo": (0.135, 0.46)}
-_HELD_PLANTED = {"tool": 0.01}
+_HELD = {"tau-bench": (0.37, 0.86), "coding agent": (0.55, 0.78), "LoCoMo": (0.135, 0.46)}
+_HELD_PLANTED = {"tool": -0.01}  # a sentence of a result is carried if the assistant repeats it
 
 _encode = o200k()
 
