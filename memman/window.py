@@ -563,11 +563,12 @@ class Window:
         if item is None:
             outline = self.outline
             why = "is not active in this session's window"
+            hint = "a compressed entry: undo its compression first"
             if outline is not None and outline.entry.id == entry_id:
                 why = "is the outline, which each compression writes again"
+                hint = "pin the entries that must stay, or add them as constraints"
             raise EntryNotFound(
-                f"entry {entry_id!r} {why}, so it cannot be pinned or unpinned (a compressed entry: undo "
-                "its compression first)"
+                f"entry {entry_id!r} {why}, so it cannot be pinned or unpinned ({hint})"
             )
         at = self.index(item)
         self.replace(at, at + 1, [msgspec.structs.replace(item, pinned=on)])

@@ -13,7 +13,7 @@ from memman.summary_metadata import summary_draft
 
 SMALLEST_SUMMARY: Final = 16  # tokens: a smaller summary conveys nothing
 _CUT: Final = " [...]"
-_NEAR: Final = 0.97  # of the tokens, so that the next text fits
+_NEAR: Final = 0.97  # share of the allowed tokens to aim at
 
 
 class Composer:

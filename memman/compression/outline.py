@@ -34,10 +34,11 @@ _FENCE: Final = re.compile(
     r"^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
 )
 _BULLET: Final = re.compile(r"^(?:[\s>#*+\u2022-]|\d{1,3}[.)]\s)+")
-_PROGRAM: Final = re.compile(r"[{}\[\]=;<>|\\]|\w\(")  # in a line that is no outcome, such as code
+_PROGRAM: Final = re.compile(r"[{}\[\]=;<>|\\]|\w\(")  # marks program text
+_RULER: Final = "=-*# "  # around the last line of many programs
 _MOST_OUTCOME: Final = 100
 _MOST_ARGUMENT: Final = 90
-_LARGE: Final = 200  # tokens: the size of a smaller result is left out
+_LARGE: Final = 200  # tokens of a result that shows its size in place of its last line
 _ARGUMENTS: Final = ("command", "cmd", "file_path", "path", "pattern", "query", "url")
 
 
@@ -64,15 +65,17 @@ def call_line(call: Entry) -> str:
 def outcome_of(result: Entry) -> str:
     """Return what a tool returned on one line, and its size if that is large.
 
-    It is a text of one line, or the last line of an error or of a text that is not large.
+    That is the last line of an error, or of a result of less than 200 tokens unless it looks like program
+    text; otherwise only the address and the size.
     """
     tokens, lines = result.token_count.tokens, result.text.strip().splitlines()
     if not lines:
         return "no output"
     is_large = tokens >= _LARGE
     size = f"(#{result.seq}, {tokens:,} tokens)" if is_large else f"(#{result.seq})"
-    hidden = is_large or (len(lines) > 1 and _PROGRAM.search(lines[-1]))
-    told = "" if hidden and not result.is_error else f"{line_of(lines[-1], _MOST_OUTCOME)} "
+    last = lines[-1].strip(_RULER) or lines[-1]
+    hidden = is_large or (len(lines) > 1 and _PROGRAM.search(last))
+    told = "" if hidden and not result.is_error else f"{line_of(last, _MOST_OUTCOME)} "
     return f"{told}{size}"
 
 

@@ -22,14 +22,14 @@ from memman.compression.state_items import (
     size_of,
 )
 from memman.compression.user_messages import ASKED, label_of
-from memman.compression.words import stands_alone, sure_values, words_of
+from memman.compression.words import JOINTS, stands_alone, sure_values, words_of
 from memman.compression.working_set import decoded, open_tasks
 from memman.display import line_of
 from memman.entries import Entry, attributed, speaker_of
 from memman.state import KEEP, LISTED_SECTIONS, TURNS, TYPED, directory_of, title_of
 
 _MISSES: Final = 12  # things that are too large for what is left, before a search for others ends
-# Bytes of the record for each character of room: about twice the things that the text shows.
+# Characters of the record for each one of room: about twice the things that the text shows.
 _MEMORY: Final = 3.0
 _LENGTH: Final = 20.0  # characters, besides the value's
 _LEAST_LEFT: Final = 12  # characters: less room is none
@@ -40,7 +40,7 @@ _CONSTRAINTS: Final = 1.0
 _RULES: Final = 0.85  # messages of the user with a rule, the newest first
 _RULE_PIECES: Final = 0.25
 _LONG_MESSAGES: Final = 0.2
-_SHORT_MESSAGES: Final = 0.45  # other short ones, by what they add
+_SHORT_MESSAGES: Final = 0.45  # the short ones, by what they add
 _TASKS: Final = 0.06
 _CONTEXTS: Final = 0.04
 _KEPT: Final = 0.15  # each section of the caller's own
@@ -79,7 +79,7 @@ class Shown:
     def has(self, found: Found) -> bool:
         """Return True if the window shows the thing, so that the outline need not."""
         if found.section in LISTED_SECTIONS:
-            return found.text in self.values or stands_alone(found.text, self._text)
+            return found.text in self.values or stands_alone(found.text, self._text, JOINTS)
         if found.section == "task":
             return found.key in self._todo_tools
         return found.said in self._texts or not self._ids.isdisjoint(found.ids)
@@ -177,14 +177,14 @@ class Choice:
             {
                 key: item
                 for key, item in chosen.items.items()
-                if item.section not in LISTED_SECTIONS or not stands_alone(item.text, told)
+                if item.section not in LISTED_SECTIONS or not stands_alone(item.text, told, JOINTS)
             }
         )
 
     def kept(self, room: int, chosen: Iterable[Found]) -> list[Found]:
         """Return the things for the next compression: the chosen ones, and about as many again.
 
-        The record of the compression has them, so they are measured by their bytes in it.
+        The record of the compression has them, so they are measured by their size in it.
         """
         room = int(_MEMORY * room)
         kept = {id(item): item for item in chosen}
@@ -265,7 +265,7 @@ class _Chosen:
                 continue
             cost = self._cost(item)
             is_listed = item.section in LISTED_SECTIONS
-            if cost > left or (is_listed and stands_alone(item.text, self._values)):
+            if cost > left or (is_listed and stands_alone(item.text, self._values, JOINTS)):
                 misses += cost > left
                 continue
             left -= cost

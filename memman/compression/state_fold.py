@@ -46,7 +46,6 @@ from memman.state import (
     Keeps,
     State,
     is_constraint,
-    is_users_message,
 )
 
 logger = logging.getLogger("memman")
@@ -113,8 +112,8 @@ class Fold:
             weights = NAMED if entry.role == "user" else LISTED
             for path in paths_of(entry.text):
                 self._see("value", path, entry, *weights)
-        # The text of a short message of the user has its values.
-        typed = is_users_message(entry) and len(entry.text) <= _WHOLE
+        # The text of a short message has its values.
+        typed = entry.type == "message" and entry.role in TYPED and len(entry.text) <= _WHOLE
         for value in () if typed else values:
             if ("value", value) not in self.found and value.isprintable() and not is_time(value):
                 self._see("other", value, entry, 1.0)
@@ -170,7 +169,7 @@ class Fold:
         labels = {label for piece in pieces if (label := exact_label(piece))}
         if labels:
             speaker = speaker_of(entry)
-            said = [(at, item) for at, item in self.found.items() if item.section in TYPED]
+            said = [(at, item) for at, item in self.found.items() if item.section == entry.role]
             old = [
                 at for at, item in said if item.key == speaker and exact_label(item.text) in labels
             ]

@@ -75,9 +75,8 @@ def cost_of(item: Found) -> int:
 
 
 def size_of(item: Found) -> int:
-    """Return about how many bytes an item takes in a record."""
-    text = item.text
-    return (len(text) if text.isascii() else len(text.encode())) + len(item.key) + _ITEM
+    """Return about how many characters an item takes in a record."""
+    return len(item.text) + len(item.key) + _ITEM
 
 
 def item_of(found: Found, sources: Iterable[int], shown: bool) -> StateItem:

@@ -48,6 +48,7 @@ _NAMED: Final = re.compile(
     r"|(?<=[A-Za-z\u00c0-\u052f]{2}\.)(?=[A-Za-z]{2})|(?<=[A-Z])(?=[A-Z]{3}))",
     re.ASCII,
 )
+JOINTS: Final = "/.-"  # in a longer path, number or identifier
 _LEAST_CHARS: Final = 3
 _WORD: Final = re.compile(r"[^\W_]+")
 # Signs within words that are not letters to Python: accents, the points of Hebrew and Arabic, the vowels
@@ -210,17 +211,25 @@ def _is_path(value: str) -> bool:
     return bool(inside) and (value[0] in "/~." or inside.count("/") > 1)
 
 
-def stands_alone(value: str, text: str) -> bool:
-    """Return whether a text contains a value that is not part of a longer word or number."""
+def stands_alone(value: str, text: str, joints: str = "") -> bool:
+    """Return whether a text contains a value that is not part of a longer word or number.
+
+    With `joints` it may neither be part of words that these characters join.
+    """
     at = text.find(value)
     while at >= 0:
         end = at + len(value)
-        if not _joined(text[max(0, at - 1) : at + 1]) and not _joined(text[end - 1 : end + 1]):
+        if not (
+            _continues(value[0], text[max(0, at - 2) : at][::-1], joints)
+            or _continues(value[-1], text[end : end + 2], joints)
+        ):
             return True
         at = text.find(value, at + 1)
     return False
 
 
-def _joined(pair: str) -> bool:
-    """Return whether two neighbours are of one word; False in scripts without spaces."""
-    return len(pair) == 2 and pair.isascii() and pair.isalnum()
+def _continues(edge: str, beside: str, joints: str) -> bool:
+    """Return whether the two characters beside a value go on with it; False in scripts without spaces."""
+    if beside[1:] and beside[0] in joints:
+        return beside[1].isascii() and beside[1].isalnum()
+    return (edge + beside[:1]).isascii() and edge.isalnum() and beside[:1].isalnum()

@@ -30,7 +30,7 @@ _MARKED: Final = re.compile(r"[\d/_.@-]|[A-Z]{2}")
 _PATH: Final = re.compile(r"[/~.].|[^/]*/.*[/.\d_-]|[^.\d_-]*[.\d_-].*/.")
 # A number for each of something, such as 5km/h, with a unit in any script.
 _RATE: Final = re.compile(
-    r"[\d.,]+[^\W\d]{0,4}/[^\W\d]{1,5}|[^/]*\d[^\x00-\x7f]{0,4}/[^\x00-\x7f]{1,5}"
+    r"\d[\d.,]*[^\W\d]{1,4}/[^\W\d]{1,5}|[^/]*\d[^\x00-\x7f]{0,4}/[^\x00-\x7f]{1,5}"
 )
 _RUN: Final = re.compile(r"[\w.~@/+-]+")
 _OPEN: Final = re.compile(

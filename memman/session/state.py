@@ -122,7 +122,7 @@ def turns_so_far(window: Window, counter: TokenCounter) -> Entry | None:
 def _room_beside(after: View, goal: Goal, told: int) -> int:
     """Return the tokens of the outline: those planned, and more if the target leaves room.
 
-    Without any planned it has what whole exchanges leave: more may have left than had to.
+    If none are planned for it, it has what the removed exchanges leave below the target.
     """
     planned = goal.state_tokens
     most = goal.budget.state_tokens if told or not goal.outline_tokens else goal.outline_tokens

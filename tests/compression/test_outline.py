@@ -140,7 +140,13 @@ def sized(text: str, tokens: int = 1_234, **given: Any) -> str:
         (" \n", 1_234, "no output"),
         ("3 passed", 10, "3 passed (#7)"),
         ("compiled\nbuild failed\n", 10, "build failed (#7)"),
-        ("x = [1];\n" * 90, 1_234, "(#7, 1,234 tokens)"),
+        (
+            "compiled\n===== 1 failed, 3 passed in 0.12s =====",
+            10,
+            "1 failed, 3 passed in 0.12s (#7)",
+        ),
+        ("a\nx = [1];", 10, "(#7)"),
+        ("a\nIt was sent.", 1_234, "(#7, 1,234 tokens)"),
     ],
 )
 def test_outcome_is_the_last_line_or_the_size(text: str, tokens: int, expected: str) -> None:

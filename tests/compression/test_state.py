@@ -413,3 +413,12 @@ def test_messages_without_a_new_word_fill_the_room() -> None:
     said = said_in(text)
     assert said == [text for text in texts if text in said]  # in their order
     assert {texts[0], texts[-1]} <= {*said}
+
+
+def test_labelled_line_replaces_only_one_of_its_speaker() -> None:
+    system = entry(1, "PORT: 5432", role="system")
+    said = [system, entry(2, "PORT: 5433"), entry(3, "PORT: 5434")]
+    text = carried(said).text
+    assert "5432" in text
+    assert "5433" not in text
+    assert "5434" in text

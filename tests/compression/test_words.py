@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman.compression.words import exact_values, sure_values, words_of
+from memman.compression.words import JOINTS, exact_values, stands_alone, sure_values, words_of
+from memman.compression.working_set import paths_of
 
 
 @pytest.mark.parametrize(
@@ -137,3 +138,29 @@ def test_json_within_json_has_its_escapes_taken_out_too() -> None:
 
 def test_backslash_before_a_letter_is_not_a_json_escape() -> None:
     assert exact_values(json.dumps({"path": "C:\\new\\table.txt"})) == [r"C:\\new\\table.txt"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "expected"),
+    [
+        ("src/a.py", "see src/a.py.", True),
+        ("src/a.py", "\u6253\u5f00src/a.py\u6587\u4ef6", True),
+        ("src/a.py", "src/a.pyi, then src/a.py", True),
+        ("src/a.py", "lib/src/a.py", False),
+        ("src/a.py", "src/a.py.bak", False),
+        ("ORD-4", "ORD-4/19", False),
+        ("ORD-4", "ORD-4-1", False),
+        ("2.3", "1.2.3", False),
+        ("ORD-9/1", "ORD-9/12", False),
+    ],
+)
+def test_value_stands_alone_unless_something_goes_on_with_it(
+    value: str, text: str, expected: bool
+) -> None:
+    assert stands_alone(value, text, JOINTS) is expected
+
+
+def test_numbers_for_each_of_something_are_no_paths() -> None:
+    rates = "198\u5143/\u665a 5km/h \u8f6630\u5143/\u4eba"
+    paths = ["./src", "../docs/a.md", ".git/hooks", "2024/docs.md", "src/a.py"]
+    assert list(paths_of(f"{rates} {' '.join(paths)}")) == paths

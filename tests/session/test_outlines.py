@@ -279,10 +279,6 @@ def test_plan_counts_the_outline_as_an_entry(memory: MemoryManager) -> None:
 RULE = "Never delete the report."
 
 
-def said(memory: MemoryManager) -> str:
-    return "\n".join(str(each["content"]) for each in memory.build_context("s").messages)
-
-
 def test_outline_has_room_if_only_entries_are_over() -> None:
     """The target of a strategy with `max_entries` takes out entries, though the tokens would fit"""
     config = MemoryConfig(auto_compress=False, max_tokens=1_500, strategy="summary")
@@ -295,4 +291,4 @@ def test_outline_has_room_if_only_entries_are_over() -> None:
     memory.add_user_message("s", "Go on.")
     memory.compress("s", target_tokens=900)
     assert memory.get_stats("s").active_entries < 12
-    assert RULE in said(memory)
+    assert RULE in text_of(memory)
