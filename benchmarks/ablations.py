@@ -99,7 +99,9 @@ def _no_second_look(_before: View, after: View, *_: object) -> View:
 
 
 def _in_their_order(cover: outline.Cover) -> list[Found]:
-    return [item for item in reversed(cover.items) if item.score == ENDING]
+    return [
+        item for item in reversed(cover.items) if item.section == "said" and item.score == ENDING
+    ]
 
 
 ABLATIONS: dict[str, tuple[Patch, ...]] = {

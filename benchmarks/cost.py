@@ -52,7 +52,7 @@ _WARM_UP = 200
 # A growth exponent is a fitted slope of one walk: a busy machine has given 0.12 where quiet ones give 0.00.
 # An append that scans the history has 1.
 _GROWTH_NOISE = 3.0
-_HELD_FLOOR = 18.0  # a compression builds the outline, in about 12 ms
+_HELD_FLOOR = 19.0  # a compression builds the outline, in about 12 ms
 _HELD_CALLS = 1.75
 
 

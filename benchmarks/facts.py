@@ -53,8 +53,9 @@ from memman.formats import format_named
 SHARES = (0.1, 0.3)
 GOALS = {"tau-bench": (0.72, 0.98), "coding agent": (0.85, 0.99), "LoCoMo": (0.41, 0.82)}
 PLANTED_SHARE = 0.2
-# The least shares of planted values in plain words.
-PLANTED_GOALS = {"constraint": 0.90, "preference": 0.80, "tool": 0.25}
+# The least shares of planted values in plain words. Those of results are reported: a sentence of a result
+# is carried if the assistant repeats it.
+PLANTED_GOALS = {"constraint": 0.90, "preference": 0.80}
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 _LARGE = 1_000_000
 _NEWEST = "Go on."
@@ -68,7 +69,6 @@ _QUICK, _QUICK_OTHERS = 16, 2
 SEEDS = 4  # of generated conversations, for each language and shape
 # The least shares that pass until the goals are reached.
 _HELD = {"tau-bench": (0.37, 0.86), "coding agent": (0.55, 0.78), "LoCoMo": (0.135, 0.46)}
-_HELD_PLANTED = {"tool": -0.01}  # a sentence of a result is carried if the assistant repeats it
 
 _encode = o200k()
 
@@ -412,7 +412,6 @@ def measure_planted(seeds: int, alone: bool = False) -> tuple[str, list[Goal]]:
                             f"plain words: {kind} values lost",
                             1 - kept[kind],
                             1 - least,
-                            held=1 - _HELD_PLANTED.get(kind, least),
                         )
                         for kind, least in PLANTED_GOALS.items()
                     ]

@@ -3,8 +3,8 @@
 Each turn a user reports something, the agent reads one to three files, and says the cause, the remedy and
 small talk. At every tenth turn the user asks about a report of an earlier turn instead. An answer counts
 if the request at that moment has the cause, word for word. The window has 8,000 tokens, there is no
-summarizer, and no question or answer repeats a cause. Questions about the newest ten turns are not asked:
-these turns may still be in the window.
+summarizer, and no question or answer repeats a cause. The newest ten turns, which may
+still be in the window, are not asked about, but for the first question.
 """
 
 from __future__ import annotations
