@@ -58,6 +58,7 @@ _FACTS_SHARE = 0.3
 _PASTED = 1_500  # characters on either side of a constraint
 _TIMES = 10
 _SOME = 3  # compaction that is compressed ten times
+_OUTLINE = "[memman outline"
 _LEAST = 0.001
 _ERRORS = 2  # standard errors
 
@@ -254,6 +255,20 @@ def _in_a_paste(message: Message) -> Message:
     return {**message, "content": f"{paste}\n{message['content']}\n{paste}"}
 
 
+def _doubled(data: Data) -> Units:
+    """The values of an outline that the rest of the context lacks, so that they are not there twice."""
+    shares = []
+    for around in surroundings.surroundings(data.sessions, data.folder, data.half):
+        messages, _ = surroundings.conversation(around, 0)
+        context, _ = surroundings.played_at(messages, surroundings.BUDGET)
+        outlines = [text for text in context if text.startswith(_OUTLINE)]
+        rest = "\n".join(text for text in context if not text.startswith(_OUTLINE))
+        lines = [line for text in outlines for line in text.splitlines() if line.startswith("- ")]
+        values = [value for line in lines for value in line[2:].split() if "{" not in value]
+        shares += [mean(value not in rest for value in values)] if values else []
+    return {"not doubled": shares}
+
+
 def _findings(data: Data) -> Units:
     scores = [findings.play(seed) for seed in range(3 if data.quick else 8)]
     return {"findings": [one.there / one.asked for one in scores]}
@@ -311,8 +326,8 @@ def _labelled(data: Data) -> Units:
 
 
 MEASURES: tuple[Callable[[Data], Units], ...] = (
-    _agreement, _again, _statements, _findings, _instructions, _values, _facts, _plain_words, _upkeep,
-    _pasted, _labelled,
+    _agreement, _again, _statements, _doubled, _findings, _instructions, _values, _facts, _plain_words,
+    _upkeep, _pasted, _labelled,
 )  # fmt: skip
 
 

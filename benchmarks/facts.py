@@ -68,7 +68,7 @@ _SESSIONS = 4  # sessions of a dialogue in one old part
 _QUICK, _QUICK_OTHERS = 16, 2
 SEEDS = 4  # of generated conversations, for each language and shape
 # The least shares that pass until the goals are reached.
-_HELD = {"tau-bench": (0.37, 0.86), "coding agent": (0.55, 0.78), "LoCoMo": (0.135, 0.46)}
+_HELD = {"tau-bench": (0.35, 0.86), "coding agent": (0.55, 0.78), "LoCoMo": (0.135, 0.46)}
 
 _encode = o200k()
 

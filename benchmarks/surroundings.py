@@ -187,11 +187,13 @@ def _quarter(text: str) -> int:
 
 def kept(messages: Sequence[Message], budget: int) -> str:
     """Return the last context of a session that takes these messages one by one."""
-    return played_at(messages, budget)[0]
+    return "\n".join(played_at(messages, budget)[0])
 
 
-def played_at(messages: Sequence[Message], budget: int) -> tuple[str, list[float]]:
-    """Return the last context, and the share of the target that the window had after each compression."""
+def played_at(messages: Sequence[Message], budget: int) -> tuple[list[str], list[float]]:
+    """Return the last context's texts, and the share of the target that the window had after each
+    compression.
+    """
     config = MemoryConfig(max_tokens=budget, max_entries=None)
     shares: list[float] = []
     target = budget * config.target_ratio
@@ -200,7 +202,7 @@ def played_at(messages: Sequence[Message], budget: int) -> tuple[str, list[float
         for message in messages:
             memory.add_messages("s", [message], format="openai-chat")
         context = memory.build_context("s", format="openai-chat").messages
-    return "\n".join(map(text_of, context)), shares
+    return list(map(text_of, context)), shares
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -219,6 +221,7 @@ class Played(msgspec.Struct, frozen=True):
 def played(around: Surroundings, seed: int) -> Played:
     """Play the session of a seed."""
     messages, stated = conversation(around, seed)
-    text, used = played_at(messages, BUDGET)
+    texts, used = played_at(messages, BUDGET)
+    text = "\n".join(texts)
     there = tuple((one.kind, one.value in text) for one in stated)
     return Played(around.repository, there, tuple(used))

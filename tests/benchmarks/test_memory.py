@@ -96,7 +96,8 @@ def test_statements_stand_between_recorded_exchanges() -> None:
         [place] = [at for at, each in enumerate(messages) if one.value in str(each["content"])]
         assert messages[place]["role"] == ("assistant" if one.kind == "finding" else "user")
         assert place < 0.7 * len(messages)
-    text, used = surroundings.played_at(messages, 1_000_000)
+    texts, used = surroundings.played_at(messages, 1_000_000)
+    text = "\n".join(texts)
     assert all(one.value in text for one in stated)
     assert used == []
     assert surroundings.played_at(messages, 4_000)[1]
