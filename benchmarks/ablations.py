@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import cache
+from itertools import product
 from math import sqrt
 from pathlib import Path
 from random import Random
@@ -59,6 +60,7 @@ _PASTED = 1_500  # characters on either side of a constraint
 _TIMES = 10
 _SOME = 3  # compaction that is compressed ten times
 _OUTLINE = "[memman outline"
+_NO_NAME = re.compile(r"[\d.,:%-]+[a-zA-Z]{0,3}|[0-9a-f-]{12,}|\d{4}-\d\d-\d\d.*")
 _LEAST = 0.001
 _ERRORS = 2  # standard errors
 
@@ -239,34 +241,56 @@ def _run(tool: str, arguments: object, result: str) -> list[Message]:
 
 
 def _pasted(data: Data) -> Units:
-    cases = [
-        (kind, msgspec.structs.replace(case, messages=tuple(map(_in_a_paste, case.messages))))
-        for kind, case in facts.planted_cases("a", "plain words", 1 if data.quick else 2)
-    ]
-    found = [case for kind, case in cases if kind == "constraint"]
-    return {"pasted": [facts.recall([one], facts.carried, _KIT_SHARE).kept for one in found]}
+    """Rules in the middle of long messages, and wishes at their end."""
+    units: Units = {"pasted": [], "behind a paste": []}
+    for kind, case in facts.planted_cases("a", "plain words", 1 if data.quick else 2):
+        if kind != "tool":
+            inside = kind == "constraint"
+            messages = tuple(_in_a_paste(message, inside) for message in case.messages)
+            one = msgspec.structs.replace(case, messages=messages)
+            kept = facts.recall([one], facts.carried, _KIT_SHARE).kept
+            units["pasted" if inside else "behind a paste"].append(kept)
+    return units
 
 
-def _in_a_paste(message: Message) -> Message:
-    """Return a message of the user between many lines of program text."""
+def _kit(data: Data) -> Units:
+    """Statements of a public kit that the contexts of each seed have."""
+    try:
+        made = kits.strategies(quick=True)[OURS]
+    except ImportError:
+        return {}
+    seeds = range(1, 4 if data.quick else 13)
+    found = [kits.kit_entries({OURS: made}, [seed])[-1] for seed in seeds]
+    return {"kit": [one["randomized"]["overall_final_survival"] for one in found]}
+
+
+def _in_a_paste(message: Message, inside: bool) -> Message:
+    """Return a message of the user behind many lines of program text, or between them."""
     if message["role"] != "user":
         return message
     paste = "\n".join(f"    at frame_{n}(worker.py:{n})" for n in range(_PASTED // 32))
-    return {**message, "content": f"{paste}\n{message['content']}\n{paste}"}
+    behind = f"\n{paste}" if inside else ""
+    return {**message, "content": f"{paste}\n{message['content']}{behind}"}
 
 
 def _doubled(data: Data) -> Units:
-    """The values of an outline that the rest of the context lacks, so that they are not there twice."""
-    shares = []
-    for around in surroundings.surroundings(data.sessions, data.folder, data.half):
-        messages, _ = surroundings.conversation(around, 0)
+    """The values of an outline that the rest of the context lacks, and those that are names.
+
+    A time, a hash or a plain number has little use without the words around it.
+    """
+    shares, names = list[float](), list[float]()
+    found = surroundings.surroundings(data.sessions, data.folder, data.half)
+    for around, seed in product(found, range(1 if data.quick else 6)):
+        messages, _ = surroundings.conversation(around, seed)
         context, _ = surroundings.played_at(messages, surroundings.BUDGET)
         outlines = [text for text in context if text.startswith(_OUTLINE)]
         rest = "\n".join(text for text in context if not text.startswith(_OUTLINE))
         lines = [line for text in outlines for line in text.splitlines() if line.startswith("- ")]
         values = [value for line in lines for value in line[2:].split() if "{" not in value]
-        shares += [mean(value not in rest for value in values)] if values else []
-    return {"not doubled": shares}
+        if values:
+            shares.append(mean(value not in rest for value in values))
+            names.append(mean(_NO_NAME.fullmatch(value) is None for value in values))
+    return {"not doubled": shares, "names": names}
 
 
 def _findings(data: Data) -> Units:
@@ -327,7 +351,7 @@ def _labelled(data: Data) -> Units:
 
 MEASURES: tuple[Callable[[Data], Units], ...] = (
     _agreement, _again, _statements, _doubled, _findings, _instructions, _values, _facts, _plain_words,
-    _upkeep, _pasted, _labelled,
+    _upkeep, _pasted, _labelled, _kit,
 )  # fmt: skip
 
 
