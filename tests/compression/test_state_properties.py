@@ -173,10 +173,11 @@ def test_deletion_leaves_no_source(turns: list[tuple[str, str]], numbers: set[in
     if state and left:
         assert not left.is_of(gone)
         assert all(item.sources for item in left.items)
-        kept = {(item.section, item.key, item.text, item.part) for item in left.items}
+        kept = {(item.section, item.key, item.text, item.seq, item.part) for item in left.items}
         for item in state.items:
             others = {state.sources[number] for number in item.sources} - set(gone)
-            assert ((item.section, item.key, item.text, item.part) in kept) == bool(others)
+            named = (item.section, item.key, item.text, item.seq, item.part)
+            assert (named in kept) == bool(others)
 
 
 @given(st.lists(st.tuples(_KINDS, st.text(max_size=3)), max_size=30), st.sets(st.integers(1, 30)))
