@@ -126,8 +126,7 @@ def _room_beside(after: View, goal: Goal, told: int) -> int:
     """
     planned = goal.state_tokens
     most = goal.budget.state_tokens if told or not goal.outline_tokens else goal.outline_tokens
-    left = goal.tokens + planned - after.tokens
-    room = max(planned // 2, min(max(planned, most), left))
+    room = max(planned, min(most, goal.tokens + planned - after.tokens))
     return max(0, min(room, goal.limit + planned - after.tokens))
 
 
