@@ -122,7 +122,7 @@ def test_manual_target_is_reached_or_has_a_reason(
     if tokens > target:
         assert "above the target of" in result.reason or "nothing was" in result.reason
     # The room that is planned for an outline stays, also if the entries beside it need more than planned.
-    if tokens - sum(each.token_count.tokens for each in memory.get_summaries(S)) > target:
+    if tokens - sum(each.token_count for each in memory.get_summaries(S)) > target:
         left = memory.plan_compression(S, target_tokens=target).entries
         old = [row for row in left if row.reason.startswith("old") and row.type != "summary"]
         assert all("too few old entries for a summary" in row.reason for row in old)
