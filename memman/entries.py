@@ -417,6 +417,8 @@ def check_text(text: object, what: str) -> str:
 
 def check_content(content: object, what: str) -> Content:
     """Return the content with plain strings. Raises `InvalidInput` unless it is text or parts."""
+    if isinstance(content, str):
+        return check_text(content, what)
     if isinstance(content, Part):
         content = (content,)
     if isinstance(content, list | tuple):
@@ -424,13 +426,11 @@ def check_content(content: object, what: str) -> Content:
         if type(content) is tuple and all(map(operator.is_, parts, content)):
             return content
         return parts
-    if not isinstance(content, str):
-        hint = ": a block goes into a list, and json.dumps makes text of a tool's own data"
-        raise InvalidInput(
-            f"{what} must be a text, parts (TextPart, ImagePart ...) or a list of a provider's blocks, not "
-            f"{type(content).__name__}{hint if isinstance(content, dict) else ''}"
-        )
-    return check_text(content, what)
+    hint = ": a block goes into a list, and json.dumps makes text of a tool's own data"
+    raise InvalidInput(
+        f"{what} must be a text, parts (TextPart, ImagePart ...) or a list of a provider's blocks, not "
+        f"{type(content).__name__}{hint if isinstance(content, dict) else ''}"
+    )
 
 
 def _check_part(part: object, what: str) -> Part:

@@ -561,10 +561,9 @@ class Window:
         """Pin or unpin an entry. Raises `EntryNotFound` unless it is active."""
         item = self.find(entry_id)
         if item is None:
-            outline = self.outline
             why = "is not active in this session's window"
             hint = "a compressed entry: undo its compression first"
-            if outline is not None and outline.entry.id == entry_id:
+            if self.shown(entry_id) is not None:
                 why = "is the outline, which each compression writes again"
                 hint = "pin the entries that must stay, or add them as constraints"
             raise EntryNotFound(

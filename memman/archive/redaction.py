@@ -72,9 +72,9 @@ def redacted_state(
     for item in state.items:
         text = clean(item)
         if text:
-            # The key of a message is its speaker, that of a task its tool, that of a call its id.
-            clean_one = redact(_in_place_of(shown, item, text))
-            key = clean_one.name or "" if item.section in MESSAGES else item.key
+            key = item.key  # of a task its tool, of a call its id, of a message its speaker
+            if item.section in MESSAGES:
+                key = redact(_in_place_of(shown, item, text)).name or ""
             items.append(msgspec.structs.replace(item, key=key, text=text))
     if tuple(items) == state.items:
         return state

@@ -20,11 +20,7 @@ from memman.compression.state_items import (
     WAITING,
     Found,
 )
-from memman.compression.user_messages import (
-    exact_label,
-    is_firm,
-    pieces_of,
-)
+from memman.compression.user_messages import exact_label, is_firm, pieces_of
 from memman.compression.working_set import (
     LISTED,
     NAMED,
@@ -37,16 +33,7 @@ from memman.compression.working_set import (
 )
 from memman.display import LINE, line_of
 from memman.entries import Entry, attributed, speaker_of
-from memman.state import (
-    ARROW,
-    KEEP,
-    MESSAGES,
-    TOLD,
-    TYPED,
-    Keeps,
-    State,
-    is_constraint,
-)
+from memman.state import ARROW, KEEP, MESSAGES, TOLD, TYPED, Keeps, State, is_constraint
 
 logger = logging.getLogger("memman")
 _SHORT: Final = 400  # characters of a short message of the user

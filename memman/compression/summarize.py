@@ -348,10 +348,12 @@ def _parts(
         request = summary_request(piece, most, options.focus, "", options.prompt, options.kept)
         key = sha256(request.prompt.encode(errors="surrogatepass")).digest()
         part_composer = composer.of_part(piece)
-        if key not in known:
+        if key in known:
+            part = part_composer.entry(known[key])
+        else:
             part = yield from _one(piece, most, options, part_composer)
             known[key] = part.text
-        made.append((part_composer.entry(known[key]),))
+        made.append((part,))
     return made
 
 

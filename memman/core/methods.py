@@ -588,8 +588,9 @@ class AsyncMethods:
         """
         core = self._core
         form = core.shared.format if format is None else core.resolver.format_named(format).name
-        unstored = Unstored(core.shared, core.resolver)
-        entries = () if pending is None else unstored.pending(pending, form)
+        entries: tuple[Entry, ...] = ()
+        if pending is not None:
+            entries = Unstored(core.shared, core.resolver).pending(pending, form)
         request = context_request(
             form, model, budget, system, tools, system_inline, entries, complete, cache
         )

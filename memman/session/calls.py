@@ -55,7 +55,7 @@ async def with_notes(
                 first = _late_answer(call, log.window)
             if first is None:
                 answers[call.id] = entry
-            elif first and entry.call_id and not named and is_same_content(first, entry):
+            elif entry.call_id and not named and is_same_content(first, entry):
                 repeated[entry.id] = first
     return [entry for entry in found if entry.id not in repeated], repeated
 
