@@ -49,7 +49,7 @@ from memman.session import compressor
 
 _WEIGHTS = ("USED", "COMMAND", "PROSE", "INSIDE")
 _NEVER = re.compile(r"(?!)")
-_FLAT = 1e12  # beside it an age or a length makes no difference
+_FLAT = 1e12  # so large that a length added to it makes no difference
 _KIT_SHARE = 0.2
 _KIT_SEEDS = range(1, 13)
 _PLANTED_SEEDS = 2

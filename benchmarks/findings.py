@@ -1,10 +1,10 @@
-"""A loop of 200 turns with a scripted agent that is asked 20 times about its own earlier findings.
+"""A loop of 200 turns with a scripted agent, which gets 20 questions about its own earlier findings.
 
-Each turn a user reports something, the agent reads one to three files, and says the cause, the remedy and
-small talk. At every tenth turn the user asks about a report of an earlier turn instead. An answer counts
-if the request at that moment has the cause, word for word. The window has 8,000 tokens, there is no
-summarizer, and no question or answer repeats a cause. The newest ten turns, which may
-still be in the window, are not asked about, but for the first question.
+In each turn a user reports something, the agent reads one to three files, and answers with the cause, the
+remedy and small talk. At every tenth turn the user asks about a report of an earlier turn instead. The
+answer counts if the request at that moment has the cause, word for word. The window has 8,000 tokens, there
+is no summarizer, and no question or answer repeats a cause. There are no questions about the newest ten
+turns, which may still be in the window, but for the first question.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _QUESTIONS = (
 
 
 class Score(msgspec.Struct, frozen=True):
-    """How many questions were asked, how many requests had the answer, and their mean size in tokens."""
+    """The number of questions, of requests with the answer, and the mean size of a request in tokens."""
 
     asked: int
     there: int

@@ -134,7 +134,7 @@ def compint(data: Data) -> Part:
 
 
 def own_findings(data: Data) -> Part:
-    """Measure what an agent still knows of its own findings."""
+    """Measure how many of its own findings an agent still has in its context."""
     scores = [findings.play(seed) for seed in range(1 if data.quick else _SEEDS)]
     asked, there = sum(one.asked for one in scores), sum(one.there for one in scores)
     row = [len(scores), asked, there, mean(one.tokens for one in scores)]

@@ -63,7 +63,7 @@ def call_line(call: Entry) -> str:
 
 
 def outcome_of(result: Entry) -> str:
-    """Return what a tool returned on one line, and its size if that is large.
+    """Return the outcome of a call on one line, with the size of a large result.
 
     That is the last line of an error, or of a result of less than 200 tokens unless it looks like program
     text; otherwise only the address and the size.

@@ -40,7 +40,7 @@ _CONSTRAINTS: Final = 1.0
 _RULES: Final = 0.85  # messages of the user with a rule, the newest first
 _RULE_PIECES: Final = 0.25
 _LONG_MESSAGES: Final = 0.2
-_SHORT_MESSAGES: Final = 0.45  # the short ones, by what they add
+_SHORT_MESSAGES: Final = 0.45  # the short ones, by their new words
 _TASKS: Final = 0.06
 _CONTEXTS: Final = 0.04
 _KEPT: Final = 0.15  # each section of the caller's own
@@ -48,9 +48,8 @@ _VALUES: Final = 0.32
 _MOST_VALUES: Final = 300  # characters, and half of the share
 _ENDINGS: Final = 0.3
 _STEPS: Final = 0.06  # the newest calls
-_VALUED: Final = re.compile(
-    r"\d{3}|\w[/_@]\w"
-)  # a message with a number, a path or a name of a program
+# A message with a number, a path or a name of a program.
+_VALUED: Final = re.compile(r"\d{3}|\w[/_@]\w")
 _SECTIONS: Final = ("constraint", *TURNS, "task", "context", "value", "other")  # of a text
 
 
@@ -149,7 +148,7 @@ class Choice:
         )
 
     def _is_repeated(self, item: Found) -> bool:
-        """Return True for a message that is said again later, word for word."""
+        """Return True if the same speaker repeats the message later, word for word."""
         return self._newest[item.said] != id(item)
 
     def _rank(self, item: Found) -> float:

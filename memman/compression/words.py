@@ -229,7 +229,7 @@ def stands_alone(value: str, text: str, joints: str = "") -> bool:
 
 
 def _continues(edge: str, beside: str, joints: str) -> bool:
-    """Return whether the two characters beside a value go on with it; False in scripts without spaces."""
+    """Return whether the two characters next to a value continue it; False in scripts without spaces."""
     if beside[1:] and beside[0] in joints:
         return beside[1].isascii() and beside[1].isalnum()
     return (edge + beside[:1]).isascii() and edge.isalnum() and beside[:1].isalnum()

@@ -64,7 +64,7 @@ class AsyncLock:
         try:
             await lock.acquire()
         finally:
-            # Otherwise its loop was closed, and nobody of the new one waits for it.
+            # Otherwise its loop was closed, and no task of the new one waits for it.
             if self._lock is lock:
                 self._waiting -= 1
 

@@ -122,10 +122,10 @@ def turns_so_far(window: Window, counter: TokenCounter) -> Entry | None:
 def _room_beside(after: View, goal: Goal, told: int) -> int:
     """Return the tokens of the outline: those planned, and more if the target leaves room.
 
-    If none are planned for it, it has what the removed exchanges leave below the target.
+    If none are planned, it takes the room that the removed exchanges leave below the target.
     """
     planned = goal.state_tokens
-    most = goal.budget.state_tokens if told or not goal.outline_tokens else goal.outline_tokens
+    most = goal.budget.state_tokens if told else goal.outline_tokens or goal.budget.state_tokens
     room = max(planned, min(most, goal.tokens + planned - after.tokens))
     return max(0, min(room, goal.limit + planned - after.tokens))
 

@@ -1,4 +1,4 @@
-"""The outlines of docs/explanation/outlines.md: what they have, and how their lines begin."""
+"""The outlines of docs/explanation/outlines.md: the wishes in them, and the beginnings of their lines."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_entry_target_runs_later_stages() -> None:
 def test_a_strategy_of_stages_is_obeyed() -> None:
     memory = manager(strategy=(drop_oldest,))
     traffic(memory)
-    # What is dropped last returns as far as the target has room.
+    # The exchange that is dropped last returns as far as the target has room.
     assert methods(memory, target_tokens=1_500) == ["clip", "drop"]
     [outline] = memory.get_summaries("s")
     assert outline.content.startswith("What was said and done, oldest first:")
