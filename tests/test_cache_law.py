@@ -15,7 +15,7 @@ from tests.conftest import SHARED
 from tests.examples import examples
 
 S = "s"
-_STATE = "[memman state,"
+_OUTLINE = "[memman outline,"
 _EDITS = ("delete", "undo", "retract", "clear")
 _EDIT_EVERY = 8  # messages
 STRATEGIES = ("default", "buffer", "summary", "summary_buffer")  # those that do not slide
@@ -25,7 +25,7 @@ class Watched:
     """A session that compares each context with the one before it.
 
     A prefix may break after a compression or an edit by the caller, or if one of the two is trimmed. It
-    breaks if entries that were sent are hidden, or if the state block is another one.
+    breaks if entries that were sent are hidden, or if the outline is another one.
     """
 
     def __init__(self, strategy: str, max_tokens: int) -> None:
@@ -59,7 +59,9 @@ class Watched:
                 bool(self._hidden) or self._edited,
                 context.unchanged_prefix < len(before),
             )
-            changed = bool(self._hidden & self._sent) or _state(context) != _state(before)
+            changed = bool(self._hidden & self._sent) or (
+                _outline(context, len(before)) != _outline(before, len(before))
+            )
             assert changed <= broken <= allowed, f"{context.unchanged_prefix} of {len(before)}"
             self.breaks += broken
             self.changes += changed
@@ -67,10 +69,14 @@ class Watched:
         self._hidden, self._edited, self._trimmed = set(), False, bool(context.trimmed)
 
 
-def _state(context: Context) -> str | None:
-    """Return the message with the state block, which a compression may also write of new entries alone."""
-    texts = (str(message.get("content")) for message in context.messages)
-    return next((text for text in texts if text.startswith(_STATE)), None)
+def _outline(context: Context, length: int) -> str | None:
+    """Return the outline if it is one of the first messages.
+
+    A compression may write it of new entries alone: as a message behind all that were sent, it breaks no
+    prefix.
+    """
+    texts = (str(message.get("content")) for message in context.messages[:length])
+    return next((text for text in texts if text.startswith(_OUTLINE)), None)
 
 
 def replayed(recorded: Trajectory, strategy: str, max_tokens: int, edits: bool) -> Watched:
@@ -105,7 +111,7 @@ def test_prefix_breaks_equal_compressions_in_recordings(
     recordings = read_trajectories(SHARED / name)[::every]
     found = [replayed(recorded, strategy, limit, edits) for recorded in recordings]
     breaks, changes = sum(one.breaks for one in found), sum(one.changes for one in found)
-    assert breaks == changes  # each break is of entries that were sent, or of the state block
+    assert breaks == changes  # each break is of entries that were sent, or of the outline
     assert bool(breaks) == (edits or strategy != "buffer")
 
 

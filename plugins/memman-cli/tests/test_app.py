@@ -285,7 +285,7 @@ def test_narrow_terminal_has_the_bar_on_one_line(narrow):
 def test_narrow_terminal_keeps_state_and_text(narrow):
     columns, _, _, lines = narrow
     assert all(heading in lines[0] for heading in ("seq", "tokens", "state", "text"))
-    state = "→" if columns == 60 else "in summary"
+    state = "→" if columns == 60 else "in outline"
     assert any(re.search(rf"{state} #\d+(\.\d+)? +\S", line) for line in lines)
     assert max(map(len, lines)) <= columns
 
