@@ -1,4 +1,4 @@
-"""Sessions of an agent that works on a task, for the laws of the state block."""
+"""Sessions of an agent that works on a task, for the laws of the outline."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def lacking(texts: Iterable[str], context: Any) -> list[str]:
 
 
 def block(memory: MemoryManager, session: str = SESSION) -> State | None:
-    """The state block of a session, as a manager has it now."""
+    """The outline of a session, as a manager has it now."""
     memory.get_stats(session)  # in step with the store
     state = memory._core.sessions.get(session).log.window.state
     return None if state is None else state.state

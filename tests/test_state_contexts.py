@@ -1,4 +1,4 @@
-"""Contexts with a state block: valid, within the budget, and with a stable beginning."""
+"""Contexts with an outline: valid, within the budget, and with a stable beginning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laws of the state block, through the whole product."""
+"""The laws of the outline, through the whole product."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_log_without_states_still_loads() -> None:
         life.work(40)
         assert block(life.memory) is None
         payloads = [encode(record) for _, record in every(life.kind.open(), "s")]
-        # As they were before there was a state block.
+        # As they were before there was an outline.
         old = [decode(re.sub(rb',"state":null(?=[,}])', b"", payload)) for payload in payloads]
         assert any(b'"state":null' in payload for payload in payloads)
         window = History.of(enumerate(old, 1)).state.window

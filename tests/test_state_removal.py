@@ -1,4 +1,4 @@
-"""What is deleted, retracted, cleared, undone or redacted, and the state block."""
+"""What is deleted, retracted, cleared, undone or redacted, and the outline."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_preset_compresses_over_and_keeps_as_listed(name: str) -> None:
         assert most - 1 <= len(memory.get_active_entries(S)) <= most
     else:
         assert over < result.tokens_before <= over + SIZE
-        # As much as fits, less the room of a summary and of a state block that may be longer than these.
+        # As much as fits, less the room of a summary and of an outline that may be longer than these.
         assert 0.45 * most <= result.tokens_after <= most
 
 

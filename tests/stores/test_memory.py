@@ -81,7 +81,7 @@ class WithoutStateBlocks(MemoryStore):
 
 
 class WithStateBlocksLeft(MemoryStore):
-    """A store whose erasures reach entries and replacements, but no state block."""
+    """A store whose erasures reach entries and replacements, but no outline."""
 
     def erase(self, session_id: str, *given: Any) -> Appended:
         states = {
