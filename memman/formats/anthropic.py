@@ -54,7 +54,6 @@ from memman.protocols import CachePlace, CacheRequest, Call
 
 _NAME = "anthropic"
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_GOOD_ID = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 # The keys that rendering produces; every other key is kept and restored.
 _OF_MESSAGE = frozenset(("role", "content"))
@@ -72,6 +71,7 @@ class AnthropicFormat(BlockFormat):
     pauses = True
     _call_framing = 12
     _plain = True
+    _good_id = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
     # ------------------------------------------------------------ in
 
@@ -146,12 +146,6 @@ class AnthropicFormat(BlockFormat):
         }
         return with_kept(base, kept_of(entry, _NAME).block)
 
-    def _wire_id(self, call: Call) -> str:
-        """Return the call's id in the provider's alphabet, still unique within the request."""
-        if _GOOD_ID.match(call.unique_id):
-            return call.unique_id
-        return f"{_BAD_NAME.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
-
     def _wire_result(self, call: Call, result: Entry, extras: list[str]) -> JSONObject:
         base: JSONObject = {"type": "tool_result", "tool_use_id": self._wire_id(call)}
         kept = kept_of(result, _NAME)
@@ -178,7 +172,8 @@ class AnthropicFormat(BlockFormat):
             message = messages[place.message]
             blocks = message["content"] = listed(message["content"])
             for block in reversed(blocks[: place.blocks]):
-                if _is_markable(block):
+                kind = block["type"]
+                if kind in _MARKABLE and (kind != "text" or block["text"].strip()):
                     block["cache_control"] = _mark(request)
                     break
 
@@ -228,10 +223,6 @@ def _unmark(blocks: Sequence[JSON]) -> None:
             block.pop("cache_control", None)
             if isinstance(block.get("content"), list):
                 _unmark(block["content"])
-
-
-def _is_markable(block: JSONObject) -> bool:
-    return block["type"] in _MARKABLE and (block["type"] != "text" or bool(block["text"].strip()))
 
 
 # ---------------------------------------------------------------- rendering

@@ -54,8 +54,6 @@ from memman.protocols import CachePlace, CacheRequest, Call, ModelRef
 
 _NAME = "bedrock"
 _SEE_DOCUMENT = "(see the document)"
-_BAD_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
-_GOOD_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}\Z")
 _BAD_TITLE = re.compile(r"[^a-zA-Z0-9_()\[\] -]+")
 _LONGEST_STEM = 190  # of the 200 letters of a document's name, with room for a number behind it
 _SPACES = re.compile(r"\s+")
@@ -81,12 +79,10 @@ _DOCUMENTS = {
 }
 _MEDIA_TYPES = {kind: media_type for media_type, kind in (_IMAGES | _DOCUMENTS).items()}
 # The members of a content block, which distinguish this format from others.
-_BLOCKS = frozenset(
-    (
-        "text", "image", "document", "video", "audio", "toolUse", "toolResult", "guardContent",
-        "cachePoint", "reasoningContent", "citationsContent", "searchResult",
-    )
-)  # fmt: skip
+_BLOCKS = frozenset((
+    "text", "image", "document", "video", "audio", "toolUse", "toolResult", "guardContent",
+    "cachePoint", "reasoningContent", "citationsContent", "searchResult",
+))  # fmt: skip
 
 # Claude 3.5 Haiku and 3.7 are the first with prompt caches, 4.5 the first with caches of an hour. A cache
 # point after reasoning or a document is refused; Nova refuses one after anything but text, and in tools.
@@ -103,6 +99,8 @@ class BedrockFormat(BlockFormat):
     name = _NAME
     message_framing = 6
     _call_framing = 12
+    _good_id = re.compile(r"[a-zA-Z0-9_.:-]{1,64}\Z")
+    _bad_id = re.compile(r"[^a-zA-Z0-9_.:-]")
 
     # ------------------------------------------------------------ in
 
@@ -159,12 +157,6 @@ class BedrockFormat(BlockFormat):
         name = wire_name(entry.name)
         base = {"toolUseId": self._wire_id(call), "name": name, "input": arguments}
         return with_kept({"toolUse": with_kept(base, other_keys(kept.body, _OF_USE))}, kept.block)
-
-    def _wire_id(self, call: Call) -> str:
-        """Return the call's id in the provider's alphabet and length, still unique within the request."""
-        if _GOOD_ID.match(call.unique_id):
-            return call.unique_id
-        return f"{_BAD_ID.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
 
     def _wire_result(self, call: Call, result: Entry, extras: list[str]) -> JSONObject:
         kept = kept_of(result, _NAME)

@@ -5,25 +5,28 @@ Results are in a message of the user's, and system messages in a separate system
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from memman.entries import JSON, NO_JSON, Content, Entry, JSONObject, NewEntry, Part, TextPart
-from memman.formats.calls import arranged, spoken_of
+from memman.formats.calls import spoken_of
 from memman.formats.parts import (
     Kept,
     compaction_in,
+    in_order,
     kept_of,
-    own_with_id,
+    own_block,
     parts_framing,
     present,
     wire_parts,
     with_kept,
 )
 from memman.formats.plain import parse_each
-from memman.formats.turns import BEGINS, GOES_ON, NO_RESULT, NOTHING, framed, note
+from memman.formats.turns import BEGINS, GOES_ON, NO_RESULT, NOTHING, note
+from memman.formats.wire.tables import KEYED, body_of, key_of
 from memman.protocols import Call, Rendered, Turn
 
 
@@ -31,7 +34,8 @@ class BlockFormat(ABC):
     """Renders turns as messages of blocks.
 
     `_role` is that of the model, `_key` that of a message's blocks. With `_plain` a content that is one
-    text is sent as such.
+    text is sent as such. `_good_id` matches the ids that the provider takes, by default any, and `_bad_id`
+    a letter that no id has.
     """
 
     name: str
@@ -45,6 +49,8 @@ class BlockFormat(ABC):
     _role = "assistant"
     _key = "content"
     _plain = False
+    _good_id = re.compile("")
+    _bad_id = re.compile(r"[^a-zA-Z0-9_-]")
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
         """Return one entry for a message's text and other parts, one for each call and result."""
@@ -83,8 +89,17 @@ class BlockFormat(ABC):
         return {**with_kept(left, right), self._key: joined}
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """Begin and end the conversation with the user."""
-        return framed(messages, self._role, self._of_user)
+        """Begin and end the conversation with the user.
+
+        The newest models reject a prefilled end, and a system prompt alone.
+        """
+        if not messages:
+            return [self._of_user(GOES_ON)]
+        if messages[0].get("role") == self._role:
+            messages = [self._of_user(BEGINS), *messages]
+        if messages[-1].get("role") == self._role:
+            messages = [*messages, self._of_user(GOES_ON)]
+        return messages
 
     def _render_assistant(self, turn: Turn) -> Rendered:
         extras: list[str] = []
@@ -95,12 +110,10 @@ class BlockFormat(ABC):
         kept = kept_of(behind[0], self.name)
         content = self._only_text(turn)
         if content is None:
-            spoken = [
-                block
-                for entry in turn.entries
-                for block in self._blocks(entry.content, kept_of(entry, self.name), extras, True)
-            ]
-            content = arranged(kept.order, spoken, calls, beside)
+            spoken: list[JSONObject | None] = []
+            for entry in turn.entries:
+                spoken += self._blocks(entry.content, kept_of(entry, self.name), extras, True)
+            content = _arranged(kept.order, spoken, calls, beside)
         if not content:
             return NOTHING
         message = with_kept({"role": self._role, self._key: content}, kept.message)
@@ -161,11 +174,18 @@ class BlockFormat(ABC):
 
     def _wire_own(self, half: Entry | None, call: Call) -> JSONObject | None:
         """Return a call or its result in the form of the provider's own tools; None if it has none."""
-        return own_with_id(half, self.name, self._wire_id(call))
+        own = own_block(half, self.name)
+        if own is None:
+            return None
+        block, kind = own
+        body = {**body_of(self.name, block), kind.id: self._wire_id(call)}
+        return {**block, key_of(self.name, block): body} if self.name in KEYED else body
 
     def _wire_id(self, call: Call) -> str:
-        """Return the call's id in the provider's alphabet, still unique within the request."""
-        return call.unique_id
+        """Return the call's id in the provider's alphabet and length, still unique within the request."""
+        if self._good_id.match(call.unique_id):
+            return call.unique_id
+        return f"{self._bad_id.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
 
     @abstractmethod
     def _wire_call(self, call: Call, extras: list[str]) -> JSONObject:
@@ -193,3 +213,31 @@ class BlockFormat(ABC):
 def listed(content: JSON) -> list[JSONObject]:
     """Return a content as blocks."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _arranged(
+    order: str,
+    spoken: Sequence[JSONObject | None],
+    calls: Sequence[tuple[str, JSONObject]],
+    beside: Mapping[str, JSONObject],
+) -> list[JSONObject]:
+    """Return the blocks of an assistant's message in their original order, or texts before calls.
+
+    Results of the provider's own tools come first in any order but the original: those of an earlier
+    message must, the others directly behind their calls.
+
+    Args:
+        order: the original order ("t", "u", "r" for a result).
+        spoken: the texts, None for one that is left out.
+        calls: the calls, each with its entry's id.
+        beside: those results, by the id of the call's entry.
+    """
+    uses = [use for _, use in calls]
+    found = in_order(order, t=spoken, u=uses, r=[*beside.values()])
+    if found is not None:
+        return found
+    made = {call for call, _ in calls}
+    earlier = [result for call, result in beside.items() if call not in made]
+    pairs = [block for call, use in calls if call in beside for block in (use, beside[call])]
+    rest = [use for call, use in calls if call not in beside]
+    return [*earlier, *pairs, *present(spoken), *rest]

@@ -8,19 +8,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from memman.entries import JSON, Content, Entry, JSONObject, NewEntry, encode_json
-from memman.formats.parts import (
-    Kept,
-    T,
-    arguments_of,
-    in_order,
-    is_half,
-    keeping,
-    present,
-    typed_entry,
-)
+from memman.formats.parts import Kept, arguments_of, is_half, keeping, typed_entry
 from memman.formats.wire.reading import kind_of
 from memman.formats.wire.tables import KEYED, type_of
-from memman.protocols import Turn
+from memman.protocols import Call, Turn
 
 _ODD_ARGUMENTS = "memman_arguments"
 
@@ -171,29 +162,6 @@ def spoken_of(turn: Turn) -> tuple[Entry, ...]:
     return (*turn.entries, *(call.entry for call in turn.calls), *beside)
 
 
-def arranged(
-    order: str,
-    spoken: Sequence[T | None],
-    calls: Sequence[tuple[str, T]],
-    beside: Mapping[str, T],
-) -> list[T]:
-    """Return the blocks of an assistant's message in their original order, or texts before calls.
-
-    Results of the provider's own tools come first in any order but the original: those of an earlier
-    message must, the others directly behind their calls.
-
-    Args:
-        order: the original order ("t", "u", "r" for a result).
-        spoken: the texts, None for one that is left out.
-        calls: the calls, each with its entry's id.
-        beside: those results, by the id of the call's entry.
-    """
-    uses = [use for _, use in calls]
-    found = in_order(order, t=spoken, u=uses, r=[*beside.values()])
-    if found is not None:
-        return found
-    made = {call for call, _ in calls}
-    earlier = [result for call, result in beside.items() if call not in made]
-    pairs = [block for call, use in calls if call in beside for block in (use, beside[call])]
-    rest = [use for call, use in calls if call not in beside]
-    return [*earlier, *pairs, *present(spoken), *rest]
+def results_of(calls: Iterable[Call]) -> list[tuple[Entry, ...]]:
+    """Return the result of each call, alone; nothing for a call without one."""
+    return [() if call.result is None else (call.result,) for call in calls]

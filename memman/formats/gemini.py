@@ -216,13 +216,10 @@ class GeminiFormat(BlockFormat):
         Models before Gemini 3 accept only the response inside it.
         """
         contents = super()._results(calls, extras)
-        results = present(call.result for call in calls)
-        beyond = [
-            part
-            for result in results
-            if kept_of(result, _NAME).order != "nested"
-            for part in self._beyond_text(result, extras)
-        ]
+        beyond: list[JSONObject] = []
+        for result in present(call.result for call in calls):
+            if kept_of(result, _NAME).order != "nested":
+                beyond += self._beyond_text(result, extras)
         return [*contents, self._users(beyond)] if beyond else contents
 
     def _wire_result(self, call: Call, result: Entry, extras: list[str]) -> JSONObject:

@@ -10,16 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from memman.display import safe_repr, shape_of
-from memman.entries import (
-    JSON,
-    Content,
-    Entry,
-    FilePart,
-    ImagePart,
-    JSONObject,
-    NewEntry,
-    Part,
-)
+from memman.entries import JSON, Content, Entry, FilePart, ImagePart, JSONObject, NewEntry, Part
 from memman.errors import FormatError
 from memman.formats.calls import (
     Tool,
@@ -28,6 +19,7 @@ from memman.formats.calls import (
     encoded,
     message_entries,
     result_entry,
+    results_of,
     spoken_of,
 )
 from memman.formats.openai_chat import MESSAGE_FRAMING, spoken_part
@@ -100,12 +92,11 @@ class LangChainFormat(SeparateMessages):
         """Return one entry for a message's text and one for each call, without removed messages."""
         names: dict[str, str] = {}
         gone = _removed(messages)
-        return parse_each(
-            messages,
-            lambda message, label: (
-                [] if int(label) in gone else _parse_message(message, label, names)
-            ),
-        )
+
+        def parse_one(message: JSON, label: str) -> list[NewEntry]:
+            return [] if int(label) in gone else _parse_message(message, label, names)
+
+        return parse_each(messages, parse_one)
 
     # ------------------------------------------------------------ out
 
@@ -228,10 +219,7 @@ def _render_assistant(turn: Turn) -> Rendered:
     framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
     answers = [call for call in turn.answers if _is_answered(call)]
     results = [_wire_result(call, extras) for call in answers]
-    sources = (
-        spoken_of(turn),
-        *(() if call.result is None else (call.result,) for call in answers),
-    )
+    sources = (spoken_of(turn), *results_of(answers))
     return Rendered((message, *results), framing, tuple(extras), sources)
 
 

@@ -81,8 +81,10 @@ def parsed_messages(
         if not keep:
             raise
         for index, each in enumerate(messages):
-            if reason := _refusal(form, each.message):
-                kept[index] = _whole(form, index, each, reason)
+            try:
+                form.parse([each.message])
+            except FormatError as error:
+                kept[index] = _whole(form, index, each, _reason(error))
         readable = [index for index in range(len(messages)) if index not in kept]
         parsed = [
             msgspec.structs.replace(new_entry, message_index=readable[new_entry.message_index])
@@ -166,15 +168,6 @@ def rendered_whole(turn: Turn, form: Format) -> Rendered | None:
     if form.name not in RULES or check([message], form.name):
         return None
     return Rendered((message,), form.message_framing)
-
-
-def _refusal(form: Format, message: JSON) -> str:
-    """Return why a format cannot parse a message alone, "" if it can."""
-    try:
-        form.parse([message])
-    except FormatError as error:
-        return _reason(error)
-    return ""
 
 
 def _reason(error: InvalidInput) -> str:

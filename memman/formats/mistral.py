@@ -11,18 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
-from memman.entries import JSON, FilePart, ImagePart, JSONObject, NewEntry, Part
-from memman.formats.openai_chat import (
-    MESSAGE_FRAMING,
-    Dialect,
-    parse_messages,
-    render_turn,
-    restore_turn,
-    spoken_part,
-)
+from memman.entries import JSON, FilePart, ImagePart, JSONObject, Part
+from memman.formats.openai_chat import ChatFormat, Dialect, spoken_part
 from memman.formats.parts import data_of, wire_name
-from memman.formats.plain import has_content
-from memman.formats.separate import SeparateMessages
 from memman.formats.turns import BEGINS, GOES_ON, NOTHING, SYSTEM_NOTE
 from memman.protocols import Call, Rendered, Turn
 
@@ -34,100 +25,6 @@ _NO_REPLY = "(no reply)"
 # A bridge before a user message depends on its neighbours; it is priced in any case.
 _BRIDGE = (_NO_REPLY, "<assistant>\n")
 _CHUNKS = ("document_url", "reference")
-
-
-class MistralFormat(SeparateMessages):
-    """`{"role": ..., "content": ..., "tool_calls": [...]}` as Mistral's API accepts it, and back."""
-
-    name = _NAME
-    request_framing = 3
-    message_framing = MESSAGE_FRAMING
-    edges: tuple[str, ...] = (BEGINS, GOES_ON)
-    nameless = True
-
-    # ------------------------------------------------------------ in
-
-    def detect(self, messages: Sequence[JSON]) -> int:
-        """Return the highest certainty for a `prefix`, its own chunks, and calls that all have
-        nine-character ids.
-        """
-        if not messages or not all(
-            isinstance(item, dict) and item.get("role") in _ROLES and has_content(item)
-            for item in messages
-        ):
-            return 0
-        if any("prefix" in item for item in messages) or any(
-            map(_is_own, _inside(messages, "content"))
-        ):
-            return 5
-        ids = [call.get("id") for call in _inside(messages, "tool_calls")]
-        return 4 if ids and all(isinstance(each, str) and _ID.match(each) for each in ids) else 0
-
-    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """Return one entry for a message's text and one for each call; nothing in a message is lost."""
-        return parse_messages(_DIALECT, messages)
-
-    # ------------------------------------------------------------ out
-
-    def render(self, turn: Turn) -> Rendered:
-        """Return the messages of a turn without empty ones, which are rejected."""
-        rendered = render_turn(_DIALECT, turn)
-        if turn.kind != "assistant":
-            note = (SYSTEM_NOTE,) if turn.kind == "system" else ()
-            return Rendered(rendered.messages, rendered.framing, rendered.extras + _BRIDGE + note)
-        if not turn.calls and not any(message["content"] for message in rendered.messages):
-            return NOTHING
-        for message in rendered.messages:
-            if "name" in message:
-                message["name"] = wire_name(message["name"])
-        return rendered
-
-    def restore(self, turn: Turn) -> list[JSONObject] | None:
-        """Return an assistant's message, also without a content, or results, with their original ids."""
-        return restore_turn(_DIALECT, turn)
-
-    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """Return the messages in a valid order, with a user's or a tool's at the end."""
-        framed = list(_in_order(messages))
-        last = framed[-1] if framed else {}
-        if last.get("role") not in ("user", "tool") and not last.get("prefix"):
-            framed.append({"role": "user", "content": GOES_ON})
-        if framed[0].get("tool_calls") or (len(framed) == 1 and framed[0]["role"] == "assistant"):
-            framed.insert(0, {"role": "user", "content": BEGINS})
-        return framed
-
-
-def _in_order(messages: list[JSONObject]) -> Iterator[JSONObject]:
-    """Return the messages with bridges, and with late system messages as the user's notes."""
-    before = ""
-    for number, message in enumerate(messages, 1):
-        if message["role"] == "system" and before in ("assistant", "tool"):
-            message = {"role": "user", "content": SYSTEM_NOTE + _text(message["content"])}
-        elif message.get("prefix") and number < len(messages):  # only the last message is continued
-            message = {key: value for key, value in message.items() if key != "prefix"}
-        if message["role"] == "user" and before == "tool":
-            yield {"role": "assistant", "content": _NO_REPLY}
-        yield message
-        before = message["role"]
-
-
-def _text(content: JSON) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(chunk["text"] for chunk in content if chunk["type"] == "text")
-
-
-def _inside(messages: Sequence[JSON], key: str) -> Iterator[JSONObject]:
-    """Yield the objects in a list of each message."""
-    for message in messages:
-        found = message.get(key)
-        if isinstance(found, list):
-            yield from (each for each in found if isinstance(each, dict))
-
-
-def _is_own(chunk: JSONObject) -> bool:
-    """Return True if a chunk has a type that only this API has; its thoughts are a list."""
-    return chunk.get("type") in _CHUNKS or isinstance(chunk.get("thinking"), list)
 
 
 # ---------------------------------------------------------------- parts and ids
@@ -182,3 +79,87 @@ _DIALECT = Dialect(
     loose=True,
     spoken=("text", "thinking", "reference"),
 )
+
+
+# ---------------------------------------------------------------- the format
+
+
+class MistralFormat(ChatFormat):
+    """`{"role": ..., "content": ..., "tool_calls": [...]}` as Mistral's API accepts it, and back."""
+
+    name = _NAME
+    edges: tuple[str, ...] = (BEGINS, GOES_ON)
+    nameless = True
+    _dialect = _DIALECT
+
+    # ------------------------------------------------------------ in
+
+    def detect(self, messages: Sequence[JSON]) -> int:
+        """Return the highest certainty for a `prefix`, its own chunks, and calls that all have
+        nine-character ids.
+        """
+        if not self._are_chat(messages):
+            return 0
+        chunks = _inside(messages, "content")
+        if any("prefix" in item for item in messages) or any(map(_is_own, chunks)):
+            return 5
+        ids = [call.get("id") for call in _inside(messages, "tool_calls")]
+        return 4 if ids and all(isinstance(each, str) and _ID.match(each) for each in ids) else 0
+
+    # ------------------------------------------------------------ out
+
+    def render(self, turn: Turn) -> Rendered:
+        """Return the messages of a turn without empty ones, which are rejected."""
+        rendered = super().render(turn)
+        if turn.kind != "assistant":
+            note = (SYSTEM_NOTE,) if turn.kind == "system" else ()
+            return Rendered(rendered.messages, rendered.framing, rendered.extras + _BRIDGE + note)
+        if not turn.calls and not any(message["content"] for message in rendered.messages):
+            return NOTHING
+        for message in rendered.messages:
+            if "name" in message:
+                message["name"] = wire_name(message["name"])
+        return rendered
+
+    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
+        """Return the messages in a valid order, with a user's or a tool's at the end."""
+        framed = list(_in_order(messages))
+        last = framed[-1] if framed else {}
+        if last.get("role") not in ("user", "tool") and not last.get("prefix"):
+            framed.append({"role": "user", "content": GOES_ON})
+        if framed[0].get("tool_calls") or (len(framed) == 1 and framed[0]["role"] == "assistant"):
+            framed.insert(0, {"role": "user", "content": BEGINS})
+        return framed
+
+
+def _in_order(messages: list[JSONObject]) -> Iterator[JSONObject]:
+    """Return the messages with bridges, and with late system messages as the user's notes."""
+    before = ""
+    for number, message in enumerate(messages, 1):
+        if message["role"] == "system" and before in ("assistant", "tool"):
+            message = {"role": "user", "content": SYSTEM_NOTE + _text(message["content"])}
+        elif message.get("prefix") and number < len(messages):  # only the last message is continued
+            message = {key: value for key, value in message.items() if key != "prefix"}
+        if message["role"] == "user" and before == "tool":
+            yield {"role": "assistant", "content": _NO_REPLY}
+        yield message
+        before = message["role"]
+
+
+def _text(content: JSON) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(chunk["text"] for chunk in content if chunk["type"] == "text")
+
+
+def _inside(messages: Sequence[JSON], key: str) -> Iterator[JSONObject]:
+    """Yield the objects in a list of each message."""
+    for message in messages:
+        found = message.get(key)
+        if isinstance(found, list):
+            yield from (each for each in found if isinstance(each, dict))
+
+
+def _is_own(chunk: JSONObject) -> bool:
+    """Return True if a chunk has a type that only this API has; its thoughts are a list."""
+    return chunk.get("type") in _CHUNKS or isinstance(chunk.get("thinking"), list)

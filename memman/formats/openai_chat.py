@@ -131,9 +131,7 @@ def restore_turn(dialect: Dialect, turn: Turn) -> list[JSONObject] | None:
         return [_assistant_message(dialect, turn, [])]
     if turn.kind == "result":
         return [
-            _result_message(
-                dialect, call, [], call.result is not None and _is_legacy(dialect, call.result)
-            )
+            _result_message(dialect, call, [], _is_legacy(dialect, call.result))
             for call in turn.answers
         ]
     return None
@@ -186,7 +184,7 @@ def _assistant_message(dialect: Dialect, turn: Turn, extras: list[str]) -> JSONO
     return _as_spelled(message, kept_of(first, dialect.name), dialect.loose)
 
 
-def _is_legacy(dialect: Dialect, entry: Entry) -> bool:
+def _is_legacy(dialect: Dialect, entry: Entry | None) -> bool:
     return "function" in dialect.roles and kept_of(entry, dialect.name).style == "legacy"
 
 
@@ -328,7 +326,7 @@ def _parse_message(dialect: Dialect, message: JSON, label: str, calls: _Calls) -
         read, _ = _parse_content(dialect, [block], spoken)
         content = read if isinstance(read[0], OpaquePart) else content
     if role == "assistant":
-        return _parse_assistant(dialect, message, content, parts, label, calls)
+        return _parse_assistant(dialect, message, content, Kept(parts=parts), label, calls)
     style = "developer" if role == "developer" else ""
     kept = Kept(message=other_keys(message, _OF_SAID), parts=parts, style=style)
     own: JSON = "system" if role == "developer" else role
@@ -337,12 +335,7 @@ def _parse_message(dialect: Dialect, message: JSON, label: str, calls: _Calls) -
 
 
 def _parse_assistant(
-    dialect: Dialect,
-    message: JSONObject,
-    content: Content,
-    parts: dict[str, JSONObject],
-    label: str,
-    calls: _Calls,
+    dialect: Dialect, message: JSONObject, content: Content, kept: Kept, label: str, calls: _Calls
 ) -> list[NewEntry]:
     made = [_parse_call(call, style, label) for call, style in _calls_of(message, dialect.loose)]
     text = content or _said_elsewhere(message)
@@ -355,7 +348,7 @@ def _parse_assistant(
         dialect.name,
         "assistant",
         text,
-        Kept(parts=parts),
+        kept,
         made,
         label,
         name=message.get("name"),
@@ -439,43 +432,34 @@ def _parse_content(
     return read_content(content, dialect.name, dialect.known_part, wire)
 
 
-# ---------------------------------------------------------------- OpenAI
+class ChatFormat(SeparateMessages):
+    """The common part of the formats that are a dialect, which their class sets."""
 
-
-class OpenAIChatFormat(SeparateMessages):
-    """`{"role": ..., "content": ..., "tool_calls": [...]}` and back."""
-
-    name = _NAME
-    takes_cache_key = True
     request_framing = 3
     message_framing = MESSAGE_FRAMING
+    _dialect: Dialect
 
-    # ------------------------------------------------------------ in
-
-    def detect(self, messages: Sequence[JSON]) -> int:
-        """Return 3 for tool roles and `tool_calls`, 1 for any list of role and content."""
-        if not messages or not all(
-            isinstance(item, dict) and item.get("role") in _ROLES and has_content(item)
+    def _are_chat(self, messages: Sequence[JSON]) -> bool:
+        """Return True if all are messages of the dialect's roles, of which there is one at least."""
+        return bool(messages) and all(
+            isinstance(item, dict) and item.get("role") in self._dialect.roles and has_content(item)
             for item in messages
-        ):
-            return 0
-        if any(item["role"] in ("tool", "function", "developer", "system") for item in messages):
-            return 3
-        return 3 if any("tool_calls" in item for item in messages) else 1
+        )
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
         """Return one entry for a message's text and one for each call; nothing in a message is lost."""
-        return parse_messages(_DIALECT, messages)
-
-    # ------------------------------------------------------------ out
+        return parse_messages(self._dialect, messages)
 
     def render(self, turn: Turn) -> Rendered:
         """Return the messages of a turn; results directly follow the message with their calls."""
-        return render_turn(_DIALECT, turn)
+        return render_turn(self._dialect, turn)
 
     def restore(self, turn: Turn) -> list[JSONObject] | None:
         """Return an assistant's message, also without a content, or results, with their original ids."""
-        return restore_turn(_DIALECT, turn)
+        return restore_turn(self._dialect, turn)
+
+
+# ---------------------------------------------------------------- OpenAI
 
 
 def _wire_part(part: Part) -> JSONObject | None:
@@ -511,3 +495,19 @@ _DIALECT = Dialect(
     wire_part=_wire_part,
     call_id=attrgetter("wire_id"),
 )
+
+
+class OpenAIChatFormat(ChatFormat):
+    """`{"role": ..., "content": ..., "tool_calls": [...]}` and back."""
+
+    name = _NAME
+    takes_cache_key = True
+    _dialect = _DIALECT
+
+    def detect(self, messages: Sequence[JSON]) -> int:
+        """Return 3 for tool roles and `tool_calls`, 1 for any list of role and content."""
+        if not self._are_chat(messages):
+            return 0
+        if any(item["role"] in ("tool", "function", "developer", "system") for item in messages):
+            return 3
+        return 3 if any("tool_calls" in item for item in messages) else 1

@@ -24,7 +24,7 @@ from memman.entries import (
     TextPart,
 )
 from memman.errors import FormatError
-from memman.formats.calls import call_entry, result_entry
+from memman.formats.calls import call_entry, result_entry, results_of
 from memman.formats.parts import (
     Kept,
     compaction_entry,
@@ -64,6 +64,7 @@ _MESSAGE_FRAMING = 4
 _CALL_FRAMING = 10
 _ID_LENGTH = 64
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_HALVES = {"tool_call": "u", "tool_result": ""}
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 # The keys that rendering produces; every other key is kept and restored.
@@ -203,10 +204,7 @@ def _render_assistant(turn: Turn) -> Rendered:
     framing += sum(parts_framing(entry.content) for entry in turn.entries)
     framing += (_MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
     items = [item for _, item in made] + [_wire_output(call, extras) for call in turn.answers]
-    sources = (
-        *((entry,) for entry, _ in made),
-        *(() if call.result is None else (call.result,) for call in turn.answers),
-    )
+    sources = (*((entry,) for entry, _ in made), *results_of(turn.answers))
     return Rendered(tuple(items), framing, tuple(extras), sources) if items else NOTHING
 
 
@@ -424,17 +422,14 @@ class _Parser:
 
     def finished(self, new_entries: list[NewEntry]) -> list[NewEntry]:
         """Return all entries with their kept keys; the first of an answer has its order."""
-        orders: dict[str, str] = {}
-        firsts: dict[str, int] = {}
+        answers: dict[str | None, list[int]] = {}
         for number, new_entry in enumerate(new_entries):
-            label = new_entry.message_id
-            if label is not None:
-                firsts.setdefault(label, number)
-                half = {"tool_call": "u", "tool_result": ""}.get(new_entry.type, "t")
-                orders[label] = orders.get(label, "") + half
-        for label, order in orders.items():
+            answers.setdefault(new_entry.message_id, []).append(number)
+        answers.pop(None, None)  # items of no answer
+        for first, *others in answers.values():
+            kinds = [new_entries[number].type for number in (first, *others)]
+            order = "".join(_HALVES.get(kind, "t") for kind in kinds)
             if "ut" in order:
-                first = firsts[label]
                 self._kept[first] = msgspec.structs.replace(self._kept[first], order=order)
         return [
             keeping(new_entry, _NAME, kept)

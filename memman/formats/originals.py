@@ -81,11 +81,8 @@ def _turns(
         entries = tuple(run)
         if kind == "assistant":
             texts = tuple(entry for entry in entries if entry.type == "message")
-            calls = tuple(
-                msgspec.structs.replace(_call(entry), beside=is_beside(entry, form))
-                for entry in entries
-                if entry.type == "tool_call"
-            )
+            made = (entry for entry in entries if entry.type == "tool_call")
+            calls = tuple(_call(entry, beside=is_beside(entry, form)) for entry in made)
             results = (entry for entry in entries if entry.type == "tool_result")
             beside = tuple(_answered(entry, called.get(entry.id)) for entry in results)
             yield Turn("assistant", texts, calls, (), "", beside)
@@ -97,9 +94,9 @@ def _turns(
                 yield Turn(kind, (entry,), nonce=nonce)
 
 
-def _call(entry: Entry, result: Entry | None = None) -> Call:
+def _call(entry: Entry, result: Entry | None = None, beside: bool = False) -> Call:
     call_id = entry.call_id or f"memman-call-{entry.seq}"
-    return Call(entry, call_id, call_id, result)
+    return Call(entry, call_id, call_id, result, beside)
 
 
 def _answered(result: Entry, call: Entry | None) -> Call:

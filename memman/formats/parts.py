@@ -38,7 +38,7 @@ from memman.entries import (
 from memman.errors import FormatError
 from memman.formats.wire.kinds import Kind
 from memman.formats.wire.reading import is_compaction, kind_of, reading, values_at
-from memman.formats.wire.tables import KEYED, body_of, key_of, private_names
+from memman.formats.wire.tables import body_of, private_names
 
 _TYPES: Mapping[str, EntryType] = {
     "call": "tool_call", "result": "tool_result", "whole": "message", "": "message",
@@ -191,9 +191,7 @@ def read_part(
         if not isinstance(text, str):
             raise FormatError(f"the text of a part must be a string, not {shape_of(text)}")
         return TextPart(text), other_keys(block, ("type", "text"))
-    part = known(block)
-    sent = wire(part) if part is not None and _is_textual(part) else None
-    return _restorable(block, form, part, sent)
+    return _restorable(block, form, known(block), wire)
 
 
 def read_keyed(
@@ -206,18 +204,21 @@ def read_keyed(
     found: list[tuple[Part, Wire]] = []
     for block in blocks:
         part = known(block)
-        sent = wire(part) if part is not None and _is_textual(part) else None
         if isinstance(part, TextPart) and private_names(keyed=True).isdisjoint(block):
-            sent = {"text": part.text}  # even if it is blank and will be left out
-        found.append(_restorable(block, form, part, sent))
+            found.append((part, other_keys(block, ("text",))))  # even if it is blank and left out
+        else:
+            found.append(_restorable(block, form, part, wire))
     parts, more = _numbered(found)
     if len(parts) == 1 and isinstance(parts[0], TextPart) and not more:
         return parts[0].text, {}
     return parts, more
 
 
-def _restorable(block: Wire, form: str, part: Part | None, sent: Wire | None) -> tuple[Part, Wire]:
-    """Return a part that is written as `sent` and the block's other keys; opaque if these are not all."""
+def _restorable(block: Wire, form: str, part: Part | None, wire: WirePart) -> tuple[Part, Wire]:
+    """Return a part and the block's other keys; opaque if `wire` would not restore the block from them."""
+    values = () if part is None else (getattr(part, name) for name in part.__struct_fields__)
+    textual = all(value is None or isinstance(value, str) for value in values)
+    sent = wire(part) if part is not None and textual else None
     if part is None or not sent or any(block.get(k, _ABSENT) != v for k, v in sent.items()):
         return opaque(form, block), {}
     return part, other_keys(block, sent)
@@ -334,11 +335,6 @@ def arguments_of(entry: Entry) -> JSON:
     return json_or(None, entry.text)
 
 
-def _is_textual(part: Part) -> bool:
-    values = (getattr(part, name) for name in part.__struct_fields__)
-    return all(value is None or isinstance(value, str) for value in values)
-
-
 # ---------------------------------------------------------------- kept keys
 
 
@@ -439,18 +435,6 @@ def compaction_in(entry: Entry, form: str) -> Wire | None:
     """Return the compaction that an entry was read from, in the format of its provider; else None."""
     own = own_block(entry, form) if entry.type == "summary" else None
     return own[0] if own is not None and is_compaction(form, own[0]) else None
-
-
-def own_with_id(entry: Entry | None, form: str, call_id: str) -> Wire | None:
-    """Return the block of its own type that a call or result was read from, with this id; else None."""
-    own = own_block(entry, form)
-    if own is None:
-        return None
-    block, kind = own
-    if form in KEYED:
-        key = key_of(form, block)
-        return {**block, key: {**block[key], kind.id: call_id}}
-    return {**block, kind.id: call_id}
 
 
 def once_more(call: Entry, number: int) -> Entry:

@@ -19,6 +19,8 @@ from memman.extents import check_extent
 
 _ONLY_IN_RESPONSES = frozenset(("parsed", "parsed_output"))
 _OF_RESPONSES = ("choices", "candidates", "output")  # the messages in a response
+_RESPONSES = ("response", "response.compaction")  # OpenAI's, the second to a request to compact
+_LONGEST_ID = 200  # characters
 _CONVERSED = frozenset(("message", "stopReason"))  # a key of Bedrock's response or of its output
 _NO_REPLY: Final = {"role": "assistant", "content": None}
 _ABOUT_REPLIES = frozenset((
@@ -156,7 +158,7 @@ def reported_usage(given: Any) -> Any:
         if _has(given, "candidates", "promptFeedback"):
             return given.get("usageMetadata")
         marks = ("choices", "stop_reason", "stopReason")
-        is_response = given.get("object") == "response" or any(mark in given for mark in marks)
+        is_response = given.get("object") in _RESPONSES or any(mark in given for mark in marks)
         return given.get("usage") if is_response else None
     if not hasattr(given, "model_dump"):
         return None
@@ -167,7 +169,13 @@ def response_id(given: Any) -> str:
     """Return the id that a response, or a single message, has from its provider; "" without one."""
     names = [field_of(given, key) for key in ("id", "response_id", "responseId")]
     names.append(field_of(field_of(given, "ResponseMetadata"), "RequestId"))
-    return next((name for name in names if isinstance(name, str)), "")
+    found = next((name for name in names if isinstance(name, str)), "")
+    return found[:_LONGEST_ID].encode(errors="replace").decode()
+
+
+def is_compacted(response: Any) -> bool:
+    """Return True for the response to a request that only compacts a conversation."""
+    return bool(field_of(response, "object") == _RESPONSES[1])
 
 
 def cleared_tokens(response: Any) -> int:
@@ -328,7 +336,7 @@ def _is_unsent(key: str, value: Any) -> bool:
 def _messages_of(index: int, item: Any) -> Iterator[Any]:
     """Yield the messages or items inside a response; anything else is the message itself."""
     output = field_of(item, "output")
-    if field_of(item, "object") == "response" and isinstance(output, Sequence | None):
+    if field_of(item, "object") in _RESPONSES and isinstance(output, Sequence | None):
         yield from output or ()
     elif (
         isinstance(item, Mapping) and isinstance(output, Mapping) and _CONVERSED & {*item, *output}

@@ -216,14 +216,9 @@ class Rendering:
 
     def empty(self) -> Rendering:
         """Return such a rendering of an empty window."""
-        return Rendering(
-            self.format,
-            self._price,
-            self._framing,
-            self._nonce,
-            self._complete,
-            self._comparisons,
-        )
+        other: Rendering = copy(self)
+        other._begin()
+        return other
 
     def copy(self) -> Rendering:
         """Return a rendering of the same window that changes apart from this one."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import is_
 
 import msgspec
 
 from memman.entries import Entry, JSONObject, NewEntry, decode_json, note_of
-from memman.formats.calls import spoken_of
+from memman.formats.calls import results_of, spoken_of
 from memman.formats.lenient import PlainMessage, parsed_messages
 from memman.protocols import Format, Rendered, Turn
 from memman.results import Source
@@ -30,21 +30,17 @@ def entries_behind(turn: Turn, rendered: Rendered) -> Sequence[Entries]:
         return rendered.sources
     if turn.kind != "assistant":
         return [turn.entries, *[()] * (len(rendered.messages) - 1)][: len(rendered.messages)]
-    spoken = spoken_of(turn)
-    results = [() if call.result is None else (call.result,) for call in turn.answers]
+    spoken, results = spoken_of(turn), results_of(turn.answers)
+    every = tuple(chain.from_iterable(results))
     match len(rendered.messages):
         case 0:
             return []
         case 1:
-            return [(*spoken, *_flat(results))]
+            return [(*spoken, *every)]
         case count if count == 1 + len(results):
             return [spoken, *results]
         case count:
-            return [spoken, _flat(results), *[()] * (count - 2)]
-
-
-def _flat(groups: Sequence[Entries]) -> Entries:
-    return tuple(entry for group in groups for entry in group)
+            return [spoken, every, *[()] * (count - 2)]
 
 
 def framed_from(
@@ -126,9 +122,9 @@ class Comparisons:
             return [False] * len(messages)
         known, found = self._known, list[bool | None]()
         for ids, message, entries in zip(names, messages, behind, strict=True):
-            before = known.get(ids)
-            if before is not None and _is_known(before, message, entries):
-                found.append(before[2])
+            was, made_of, as_added = known.get(ids, (None, (), False))
+            if all(map(is_, made_of, entries)) and (was is message or was == message):
+                found.append(as_added)
             else:
                 found.append(None if entries else False)
         for group in _answers(behind):
@@ -147,13 +143,6 @@ class Comparisons:
         for new_entry in parsed_messages(self._form, list(map(PlainMessage, messages)), keep=True):
             parsed.setdefault(new_entry.message_index, []).append(new_entry)
         return parsed
-
-
-def _is_known(
-    known: tuple[JSONObject, Entries, bool], message: JSONObject, entries: Entries
-) -> bool:
-    """Return whether a message and its entries are those that were compared before."""
-    return all(map(is_, known[1], entries)) and (known[0] is message or known[0] == message)
 
 
 def _answers(behind: Sequence[Entries]) -> Iterator[range]:

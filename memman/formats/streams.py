@@ -15,7 +15,6 @@ from memman.entries import JSON, JSONObject, json_or
 from memman.errors import FormatError
 from memman.formats.plain import field_of
 
-_Fields = JSONObject
 # The keys of a call's delta that come once, and from some servers in each piece.
 _SAID_ONCE = ("id", "type", "index", "role", "name")
 _CONVERSE = (
@@ -97,18 +96,18 @@ def _joiner(piece: JSON) -> Callable[[Sequence[JSON]], JSON] | None:
     return _join_anthropic if kind.startswith(("message_", "content_block_")) else None
 
 
-def _plain(piece: JSON) -> _Fields:
+def _plain(piece: JSON) -> JSONObject:
     if isinstance(piece, Mapping):
         return deepcopy(dict(piece))  # deltas are added to the first piece, which is the caller's
     dump = getattr(piece, "model_dump", None)
     if not callable(dump):
         raise FormatError(f"a stream has no pieces of type {type(piece).__name__}")
     # Google's objects have names of their own besides the wire's; the others' are the same.
-    plain: _Fields = dump(mode="json", by_alias=True, exclude_none=True)
+    plain: JSONObject = dump(mode="json", by_alias=True, exclude_none=True)
     return plain
 
 
-def _add(whole: _Fields, delta: Mapping[str, JSON]) -> None:
+def _add(whole: JSONObject, delta: Mapping[str, JSON]) -> None:
     """Add a delta: join texts, extend lists (their items by `index`), replace anything else."""
     for key, value in delta.items():
         known = whole.get(key)
@@ -141,19 +140,19 @@ def _extend(known: list[JSON], more: Iterable[JSON]) -> None:
 # ---------------------------------------------------------------- OpenAI
 
 
-def _join_chat(pieces: Sequence[JSON]) -> _Fields:
+def _join_chat(pieces: Sequence[JSON]) -> JSONObject:
     """Join chunks to a chat completion; of several choices the first."""
-    choice: _Fields = {"index": 0, "message": {"role": "assistant", "content": None}}
-    usage = None
+    choice: JSONObject = {"index": 0, "message": {"role": "assistant", "content": None}}
+    name = usage = None
     for piece in map(_plain, pieces):
-        usage = piece.get("usage") or usage
+        name, usage = name or piece.get("id"), piece.get("usage") or usage
         for part in piece.get("choices") or ():
             if not part.get("index"):
                 _add(choice["message"], part.get("delta") or {})
                 choice["finish_reason"] = part.get("finish_reason") or choice.get("finish_reason")
     for call in choice["message"].get("tool_calls") or ():
         call.pop("index", None)
-    return {"object": "chat.completion", "choices": [choice], "usage": usage}
+    return {"id": name, "object": "chat.completion", "choices": [choice], "usage": usage}
 
 
 def _join_responses(pieces: Sequence[JSON]) -> JSON:
@@ -168,10 +167,15 @@ def _join_responses(pieces: Sequence[JSON]) -> JSON:
 # ---------------------------------------------------------------- Anthropic
 
 
-def _join_anthropic(pieces: Sequence[JSON]) -> _Fields:
+def _join_anthropic(pieces: Sequence[JSON]) -> JSONObject:
     """Join events to a message, without those that an SDK derives from others."""
-    message: _Fields = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
-    blocks: dict[int, _Fields] = {}
+    message: JSONObject = {
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+        "stop_reason": None,
+    }
+    blocks: dict[int, JSONObject] = {}
     inputs: dict[int, str] = {}
     for piece in map(_plain, pieces):
         kind, index = piece.get("type"), piece.get("index", 0)
@@ -180,7 +184,13 @@ def _join_anthropic(pieces: Sequence[JSON]) -> _Fields:
         elif kind == "content_block_start":
             blocks[index] = dict(piece["content_block"])
         elif kind == "content_block_delta":
-            _add_to_block(blocks.setdefault(index, {}), piece["delta"], index, inputs)
+            block, delta = blocks.setdefault(index, {}), piece["delta"]
+            if delta["type"] == "input_json_delta":
+                inputs[index] = inputs.get(index, "") + delta["partial_json"]
+            elif delta["type"] == "citations_delta":
+                block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+            else:
+                _add(block, {key: value for key, value in delta.items() if key != "type"})
         elif kind == "message_delta":
             message |= piece["delta"]
             if edited := piece.get("context_management"):
@@ -195,19 +205,7 @@ def _join_anthropic(pieces: Sequence[JSON]) -> _Fields:
     return message
 
 
-def _add_to_block(
-    block: _Fields, delta: Mapping[str, JSON], index: int, inputs: dict[int, str]
-) -> None:
-    kind = delta["type"]
-    if kind == "input_json_delta":
-        inputs[index] = inputs.get(index, "") + delta["partial_json"]
-    elif kind == "citations_delta":
-        block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
-    else:
-        _add(block, {key: value for key, value in delta.items() if key != "type"})
-
-
-def _arguments(text: str) -> _Fields:
+def _arguments(text: str) -> JSONObject:
     """Return a call's arguments, which came as text. Invalid JSON is wrapped as the provider advises.
 
     Source: Anthropic's page on fine-grained tool streaming.
@@ -219,10 +217,10 @@ def _arguments(text: str) -> _Fields:
 # ---------------------------------------------------------------- Bedrock
 
 
-def _join_converse(pieces: Sequence[JSON]) -> _Fields:
+def _join_converse(pieces: Sequence[JSON]) -> JSONObject:
     """Join the events of ConverseStream to a Converse response."""
     role, stop, usage = "assistant", None, None
-    blocks: dict[int, _Fields] = {}
+    blocks: dict[int, JSONObject] = {}
     for piece in map(_plain, pieces):
         [(kind, event)] = piece.items()
         if kind == "messageStart":
@@ -240,7 +238,7 @@ def _join_converse(pieces: Sequence[JSON]) -> _Fields:
     return {"output": {"message": message}, "stopReason": stop, "usage": usage}
 
 
-def _as_block(delta: _Fields) -> _Fields:
+def _as_block(delta: JSONObject) -> JSONObject:
     """Return a delta in the shape of the block that it is added to."""
     thought = delta.get("reasoningContent")
     if thought is None or "redactedContent" in thought:
@@ -248,7 +246,7 @@ def _as_block(delta: _Fields) -> _Fields:
     return {"reasoningContent": {"reasoningText": dict(thought)}}
 
 
-def _with_input(block: _Fields) -> _Fields:
+def _with_input(block: JSONObject) -> JSONObject:
     use = block.get("toolUse")
     if use is None:
         return block
@@ -279,12 +277,12 @@ def _is_response(item: JSON) -> bool:
     return hasattr(item, "candidates") and hasattr(item, "usage_metadata")
 
 
-def _join_gemini(given: Sequence[JSON]) -> _Fields:
+def _join_gemini(given: Sequence[JSON]) -> JSONObject:
     """Join responses, each of which has the new parts; adjacent texts become one part."""
-    parts: list[_Fields] = []
-    usage = reason = None
+    parts: list[JSONObject] = []
+    name = usage = reason = None
     for piece in map(_plain, given):
-        usage = piece.get("usageMetadata") or usage
+        name, usage = name or piece.get("responseId"), piece.get("usageMetadata") or usage
         for candidate in (piece.get("candidates") or ())[:1]:
             reason = candidate.get("finishReason") or reason
             for part in (candidate.get("content") or {}).get("parts") or ():
@@ -296,10 +294,11 @@ def _join_gemini(given: Sequence[JSON]) -> _Fields:
     return {
         "candidates": [{"index": 0, "content": content, "finishReason": reason}],
         "usageMetadata": usage,
+        "responseId": name,
     }
 
 
-def _go_together(before: _Fields, after: _Fields) -> bool:
+def _go_together(before: JSONObject, after: JSONObject) -> bool:
     """Return True if two parts are pieces of one text; a signature ends a part."""
     return (
         "text" in before

@@ -102,13 +102,11 @@ class TextFormat(SeparateMessages):
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Return one message: the summaries, then the conversation."""
-        summaries = [message["content"] for message in messages if message["role"] == "summary"]
-        recent = [message["content"] for message in messages if message["role"] == "recent"]
         sections = []
-        if summaries:
-            sections.append("\n".join([SUMMARIES, *summaries]))
-        if recent:
-            sections.append("\n".join([RECENT, *recent]))
+        for head, role in ((SUMMARIES, "summary"), (RECENT, "recent")):
+            texts = [message["content"] for message in messages if message["role"] == role]
+            if texts:
+                sections.append("\n".join([head, *texts]))
         if not sections:
             return []
         text = "\n\n".join(sections)

@@ -9,7 +9,8 @@ delimited, and text that imitates the delimiters is neutralised.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from math import inf
 from typing import Literal
 
 from memman.display import UNSEEN
@@ -34,7 +35,6 @@ STATE_HEADS = re.compile(
 STATE_END = "[end of memman outline]"
 NOTHING = Rendered((), 0)
 
-MakeMessage = Callable[[str], JSONObject]  # makes a user message of a text
 _Kind = Literal["system", "user", "assistant", "context", "summary", "state", "orphan", "result"]
 _MARK_LIKE = ", 9a9a9a9a]"  # costs as much as any nonce, and is the same in every session
 _DIGITS = re.compile(r"[0-9]")
@@ -133,9 +133,7 @@ def _kind(entry: Entry) -> _Kind:
     return kind if kind == "context" or kind == "summary" else "orphan"
 
 
-def _assistant_pieces(
-    items: Sequence[WindowItem], first: int, beside: Collection[str] = frozenset()
-) -> list[int]:
+def _assistant_pieces(items: Sequence[WindowItem], first: int, beside: Container[str]) -> list[int]:
     """Return the indexes of the entries that form one assistant message with the entry at `first`.
 
     `beside` are the ids of results that are in a message of the assistant.
@@ -162,16 +160,15 @@ def _assistant_pieces(
 
 
 def _assistant_turn(
-    pieces: Sequence[WindowItem],
-    beside: Collection[str],
-    results: Mapping[str, WindowItem],
+    pieces: Sequence[WindowItem], beside: Container[str], results: Mapping[str, WindowItem]
 ) -> Turn:
     """Return one assistant message: its texts, its calls, and the calls in the order of their results."""
     texts = tuple(item.entry for item in pieces if item.entry.type == "message")
     made = [item for item in pieces if item.entry.type == "tool_call"]
     used: set[str] = set()
     calls = tuple(_call(item, used, item.entry.id in beside) for item in made)
-    order = sorted(range(len(made)), key=lambda number: _answered_at(made[number]))
+    ends = [inf if item.result is None else item.result.position for item in made]
+    order = sorted(range(len(made)), key=ends.__getitem__)
     answers = tuple(calls[number] for number in order if not calls[number].beside)
     inside = tuple(
         _call(results[item.entry.id], set(), True) for item in pieces if item.entry.id in results
@@ -190,10 +187,6 @@ def _call(item: WindowItem, used: set[str], beside: bool) -> Call:
     used.add(wire)
     result = item.result
     return Call(item.entry, wire, unique, result.entry if result is not None else None, beside)
-
-
-def _answered_at(call: WindowItem) -> float:
-    return call.result.position if call.result is not None else float("inf")
 
 
 def _unique_id(item: WindowItem) -> str:
@@ -268,24 +261,7 @@ def shape(text: str) -> str:
     return _DIGITS.sub("9", text)
 
 
-# ---------------------------------------------------------------- the user begins and ends
-
-
-def framed(messages: list[JSONObject], model: str, user_message: MakeMessage) -> list[JSONObject]:
-    """Add a user's note before a first and after a last message of the role `model`.
-
-    The newest models reject a prefilled end, and a system prompt alone.
-    """
-    if not messages:
-        return [user_message(GOES_ON)]
-    if messages[0].get("role") == model:
-        messages = [user_message(BEGINS), *messages]
-    if messages[-1].get("role") == model:
-        messages = [*messages, user_message(GOES_ON)]
-    return messages
-
-
-def note(turn: Turn, framing: int, user_message: MakeMessage) -> Rendered:
+def note(turn: Turn, framing: int, user_message: Callable[[str], JSONObject]) -> Rendered:
     """Return a turn that is neither the user's nor the assistant's as a note of the user's."""
     if turn.kind != "system":
         text, extras = delimited(turn)

@@ -53,12 +53,7 @@ document.duplicate | The names of the documents of a request differ. | maximhq/b
 """,
     "bedrock",
 )
-_HOLDER = {
-    "toolUse": "assistant",
-    "toolResult": "user",
-    "image": "user",
-    "document": "user",
-}
+_HOLDER = {"toolUse": "assistant", "toolResult": "user", "image": "user", "document": "user"}
 # An underscore is accepted, although the page does not list it (generative-ai-use-cases#1671).
 _TITLE = r"(?! *\Z)(?!.*  )[a-zA-Z0-9_ ()\[\]-]{1,200}"
 
