@@ -8,13 +8,13 @@ is the original's beginning and end.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
 from memman.compression.view import EntryFactory, Item, in_place_of, offer
-from memman.entries import Entry, FilePart, ImagePart, Part, TextPart, text_of
+from memman.entries import Content, Entry, FilePart, ImagePart, Part, TextPart, text_of
 
 _HEAD_SHARE: Final = 0.6  # of a clipped text is its beginning, the rest its end
 _ATTEMPTS: Final = 8
@@ -30,6 +30,7 @@ _NOTICE: Final = re.compile(
     r"; the original is entry #(?P<number>[0-9]{1,15})"
     r"(?:; [A-Za-z0-9_-]{1,64} #(?P=number) returns it)?\]"
 )
+_Make = Callable[[Content], Entry]  # makes an entry in the place of one that is clipped
 
 
 class _Lost(msgspec.Struct, frozen=True):
@@ -135,15 +136,19 @@ def clip(
     entry = item.entry
     if entry is None or item.tokens <= wanted:
         return None
+
+    def make(content: Content) -> Entry:
+        return make_entry(in_place_of(entry, content))
+
     remains = msgspec.structs.replace(remains_of(item, entry), recall=item.offered)
     files = tuple(part for part in remains.parts if not isinstance(part, TextPart))
     if keep_files and files:
         remains = msgspec.structs.replace(remains, parts=())
-        made = _with_most_text(remains, entry, item.tokens, wanted, make_entry, files)
+        made = _with_most_text(remains, item.tokens, wanted, make, files)
     elif not files and not remains.lost:
-        made = _with_most_text(remains, entry, item.tokens, wanted, make_entry)
+        made = _with_most_text(remains, item.tokens, wanted, make)
     else:
-        made = _without_parts(remains, item, entry, wanted, make_entry)
+        made = _without_parts(remains, item.tokens, wanted, make)
     if made is None or made.token_count.tokens >= item.tokens:
         return None
     if item.method == "summary":
@@ -152,34 +157,28 @@ def clip(
     return item.replaced(made, "clip")
 
 
-def _without_parts(
-    remains: Remains, item: Item, entry: Entry, wanted: int, make_entry: EntryFactory
-) -> Entry | None:
+def _without_parts(remains: Remains, tokens: int, wanted: int, make: _Make) -> Entry | None:
     """Return the entry with as many parts as fit next to the whole text, or with its text cut."""
-    tokens = item.tokens
     for each in (remains, remains.bare) if remains.whole else ():
-        made = make_entry(in_place_of(entry, each.with_parts(0)))
+        made = make(each.with_parts(0))
         tokens = made.token_count.tokens
         if tokens <= wanted:
-            return _with_most_parts(each, entry, made, wanted, make_entry)
+            return _with_most_parts(each, made, wanted, make)
         if not remains.length and not each.with_alts:
             return made
     # A short clip has no room for long alternative texts.
-    notice = make_entry(in_place_of(entry, remains.clipped(0)))
-    fits = notice.token_count.tokens <= wanted // 2
-    return _with_most_text(remains if fits else remains.bare, entry, tokens, wanted, make_entry)
+    fits = make(remains.clipped(0)).token_count.tokens <= wanted // 2
+    return _with_most_text(remains if fits else remains.bare, tokens, wanted, make)
 
 
-def _with_most_parts(
-    remains: Remains, entry: Entry, made: Entry, wanted: int, make_entry: EntryFactory
-) -> Entry:
+def _with_most_parts(remains: Remains, made: Entry, wanted: int, make: _Make) -> Entry:
     """Return the entry with as many of its first images and files as fit; `made` has none of them."""
     fits, over = 0, len(remains.movable)
     if len(remains.movable) < sum(not isinstance(part, TextPart) for part in remains.parts):
         over += 1  # without a provider's own blocks all others may fit
     while over - fits > 1:
         kept = (fits + over) // 2
-        more = make_entry(in_place_of(entry, remains.with_parts(kept)))
+        more = make(remains.with_parts(kept))
         if more.token_count.tokens <= wanted:
             fits, made = kept, more
         else:
@@ -188,20 +187,15 @@ def _with_most_parts(
 
 
 def _with_most_text(
-    remains: Remains,
-    entry: Entry,
-    tokens: int,
-    wanted: int,
-    make_entry: EntryFactory,
-    files: tuple[Part, ...] = (),
+    remains: Remains, tokens: int, wanted: int, make: _Make, files: tuple[Part, ...] = ()
 ) -> Entry | None:
     """Return the entry with its text cut before its `files`; `tokens` is the cost of all."""
-    fixed = make_entry(in_place_of(entry, files)).token_count.tokens if files else 0
+    fixed = make(files).token_count.tokens if files else 0
     room = max(0, wanted - fixed)
     keep = int(len(remains.text) * min(1, room / max(1, tokens - fixed) * 0.9))
     for _ in range(_ATTEMPTS):
         text = remains.clipped(keep)
-        made = make_entry(in_place_of(entry, (TextPart(text), *files) if files else text))
+        made = make((TextPart(text), *files) if files else text)
         if made.token_count.tokens <= wanted or keep == 0:
             return made
         keep = int(keep * min(0.8, room / (made.token_count.tokens - fixed) * 0.95))
@@ -289,14 +283,12 @@ def _lost_in(notice: re.Match[str]) -> tuple[_Lost, ...]:
 def _together(gone: Iterable[Part], lost: Iterable[_Lost]) -> list[_Lost]:
     """Return the parts removed now and those removed earlier, which were behind them, by kind."""
     every = [*map(_lost_part, gone), *lost]
-    return [
-        _Lost(
-            kind,
-            sum(one.count for one in every if one.kind == kind),
-            tuple(word for one in every if one.kind == kind for word in one.alts),
-        )
-        for kind in dict.fromkeys([one.kind for one in every])
-    ]
+    found: list[_Lost] = []
+    for kind in dict.fromkeys([one.kind for one in every]):
+        same = [one for one in every if one.kind == kind]
+        alts = tuple(word for one in same for word in one.alts)
+        found.append(_Lost(kind, sum(one.count for one in same), alts))
+    return found
 
 
 def _lost_part(part: Part) -> _Lost:

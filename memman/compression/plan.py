@@ -122,13 +122,10 @@ def replacements_of(view: View) -> tuple[Replacement, ...]:
             ids = tuple(each.entry.id for item in run for each in item.run)
             found.append(Replacement(ids, None, "outline"))
             continue
-        found += [
-            Replacement(
-                tuple(each.entry.id for each in item.run), item.entry, item.method, item.into
-            )
-            for item in run
-            if item.method is not None
-        ]
+        for item in run:
+            if item.method is not None:
+                ids = tuple(each.entry.id for each in item.run)
+                found.append(Replacement(ids, item.entry, item.method, item.into))
     return tuple(found)
 
 

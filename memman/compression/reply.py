@@ -66,17 +66,9 @@ def _is_tool_syntax(text: str) -> bool:
     """Return True if a reply begins like a tool call, as markup or as JSON."""
     if _TOOL_MARKUP.match(text):
         return True
-    inside = _without_fence(text)
-    if not inside.startswith(("{", "[")):
-        return False
-    return _is_call(json_or(None, inside))
-
-
-def _without_fence(text: str) -> str:
-    """Return the text inside a Markdown code fence, or the text itself if it has none."""
-    if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
-        return text
-    return _LANGUAGE.sub("", text[len(_FENCE) : -len(_FENCE)], count=1).strip()
+    if text.startswith(_FENCE) and text.endswith(_FENCE):
+        text = _LANGUAGE.sub("", text[len(_FENCE) : -len(_FENCE)], count=1).strip()
+    return text.startswith(("{", "[")) and _is_call(json_or(None, text))
 
 
 def _is_call(value: Any) -> bool:

@@ -14,17 +14,7 @@ from typing import Literal
 import msgspec
 
 from memman.compression.clips import clip
-from memman.compression.view import (
-    EntryFactory,
-    Goal,
-    Group,
-    GroupStatus,
-    Item,
-    ItemIndex,
-    View,
-    in_place_of,
-    question_of,
-)
+from memman.compression.view import EntryFactory, Goal, Group, Item, ItemIndex, View, in_place_of
 from memman.display import safe_repr
 from memman.errors import ConfigError
 
@@ -53,12 +43,9 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise ConfigError(f"{name} must be a number of tokens, not {safe_repr(value)}")
-        if not isinstance(self.keep_tools, tuple) or not all(
-            isinstance(name, str) for name in self.keep_tools
-        ):
-            raise ConfigError(
-                f"keep_tools must be a tuple of names, not {safe_repr(self.keep_tools)}"
-            )
+        names = self.keep_tools
+        if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"keep_tools must be a tuple of names, not {safe_repr(names)}")
 
     def __call__(self, view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
         """Return the view with results cleared down to the target; None if too little can be cleared."""
@@ -217,7 +204,7 @@ def clip_large(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
     older, results, others = _clippable(view)
     protected = Counter(number for number, _ in older if view.groups[number].status == "protected")
     share = max(_SMALLEST_CLIP, goal.limit // max(1, 2 * len(results + others)))
-    question = question_of(view)
+    question = _question_of(view)
 
     def floor(at: ItemIndex, least: int) -> Floor:
         return at, max(least, allowed) if at == question else least
@@ -246,7 +233,7 @@ def clip_few(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
     return clipped if fits else None
 
 
-def _with_status(view: View, status: GroupStatus) -> list[Floor]:
+def _with_status(view: View, status: Literal["old", "recent"]) -> list[Floor]:
     """Return the items of exchanges with this status, without summaries."""
     return [
         ((number, index), _SMALLEST_CLIP)
@@ -264,7 +251,7 @@ def clip_rest(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
     """
     if goal.within_limit(view):
         return None
-    question = question_of(view)
+    question = _question_of(view)
     older, *newest = [
         [(at, _SMALLEST_CLIP) for at in indexes if at != question] for indexes in _clippable(view)
     ]
@@ -275,10 +262,20 @@ def clip_rest(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
 
 def _clippable_question(view: View) -> ItemIndex | None:
     """Return the index of the newest user message, unless it is pinned or in the newest exchange."""
-    at = question_of(view)
+    at = _question_of(view)
     if at is None or _item(view, at).pinned or view.groups[at[0]].status == "newest":
         return None
     return at
+
+
+def _question_of(view: View) -> ItemIndex | None:
+    """Return the index of the newest user message."""
+    for number in reversed(range(len(view.groups))):
+        items = view.groups[number].items
+        for index in reversed(range(len(items))):
+            if items[index].run[0].is_users and len(items[index].run) == 1:
+                return number, index
+    return None
 
 
 def _item(view: View, at: ItemIndex) -> Item:
@@ -309,11 +306,7 @@ def _clippable(view: View) -> tuple[list[ItemIndex], list[ItemIndex], list[ItemI
 
 
 def _clipped_in_order(
-    view: View,
-    goal: Goal,
-    make_entry: EntryFactory,
-    older: list[Floor],
-    newest: list[list[Floor]],
+    view: View, goal: Goal, make_entry: EntryFactory, older: list[Floor], newest: list[list[Floor]]
 ) -> View | None:
     """Return the view with older items clipped, and then the newest while the limit is exceeded."""
     clipped = _clipped(view, make_entry, older, _half_way(goal))
@@ -331,7 +324,7 @@ def _clipped(view: View, make_entry: EntryFactory, floors: list[Floor], aim: int
     sizes = {at: _item(view, at).tokens for at, _ in floors}
     level = _level([(sizes[at], floor) for at, floor in floors], view.tokens - aim)
     changed: dict[ItemIndex, Item] = {}
-    tokens, question = view.tokens, question_of(view)
+    tokens, question = view.tokens, _question_of(view)
     for at, floor in sorted(floors, key=lambda one: -sizes[one[0]]):
         item = _item(view, at)
         wanted = max(item.tokens - (tokens - aim), level, floor)

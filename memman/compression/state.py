@@ -121,12 +121,8 @@ def _packed(
     """Return the items, and the table of ids that they refer to."""
     shown = set(map(id, chosen))
     numbers: dict[str, int] = {}
-    items = tuple(
-        item_of(
-            found,
-            [numbers.setdefault(name, len(numbers)) for name in found.ids],
-            id(found) in shown,
-        )
-        for found in kept
-    )
-    return items, tuple(numbers)
+    items: list[StateItem] = []
+    for found in kept:
+        sources = [numbers.setdefault(name, len(numbers)) for name in found.ids]
+        items.append(item_of(found, sources, id(found) in shown))
+    return tuple(items), tuple(numbers)

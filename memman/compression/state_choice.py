@@ -10,27 +10,19 @@ from math import inf
 from typing import Final
 
 from memman.compression.outline import LEAST_WORDS, Cover
-from memman.compression.state_items import (
-    LONG,
-    PIECE,
-    RULE,
-    RULE_PIECE,
-    SHORT,
-    WAITING,
-    Found,
-    cost_of,
-    size_of,
-)
+from memman.compression.state_items import LONG, PIECE, RULE, RULE_PIECE, SHORT, WAITING, Found
 from memman.compression.user_messages import ASKED, label_of
 from memman.compression.words import JOINTS, stands_alone, sure_values, words_of
 from memman.compression.working_set import decoded, open_tasks
 from memman.display import line_of
 from memman.entries import Entry, attributed, speaker_of
-from memman.state import KEEP, LISTED_SECTIONS, TURNS, TYPED, directory_of, title_of
+from memman.state import GAP, KEEP, LISTED_SECTIONS, TURNS, TYPED, directory_of, quoted, title_of
 
 _MISSES: Final = 12  # things that are too large for what is left, before a search for others ends
 # Characters of the record for each one of room: about twice the things that the text shows.
 _MEMORY: Final = 3.0
+_ITEM: Final = 34  # characters of an item's encoding besides its text
+_SPEAKER: Final = 14  # characters of "#123 user: " and the line end
 _LENGTH: Final = 20.0  # characters, besides the value's
 _LEAST_LEFT: Final = 12  # characters: less room is none
 _MOST_SHOWN: Final = 200_000  # characters of the window whose values are known
@@ -187,7 +179,7 @@ class Choice:
         """
         room = int(_MEMORY * room)
         kept = {id(item): item for item in chosen}
-        left: float = room - sum(map(size_of, kept.values()))
+        left: float = room - sum(map(_size_of, kept.values()))
         further: list[tuple[Iterable[Found], float]] = [
             (self._waiting, 1.0),
             (self._sections["value"], _VALUES),
@@ -198,7 +190,7 @@ class Choice:
         for items, share in further:
             most = min(left, share * room)
             for item in items if most > _LEAST_LEFT else ():
-                size = size_of(item)
+                size = _size_of(item)
                 if size <= most and id(item) not in kept:
                     kept[id(item)] = item
                     most -= size
@@ -286,6 +278,22 @@ class _Chosen:
             directory = directory_of(item.text)
             cost -= len(directory) if directory in self._directories else 0
         return cost
+
+
+def cost_of(item: Found) -> int:
+    """Return the characters that an item takes in the text."""
+    if item.section in LISTED_SECTIONS:
+        return len(quoted(item.text)) + 3 if " " in item.text else len(item.text) + 1
+    if item.section == "did":
+        return len(item.text) + 4
+    if item.part > 1:
+        return len(item.text) + len(GAP)
+    return len(item.said) + _SPEAKER
+
+
+def _size_of(item: Found) -> int:
+    """Return about how many characters an item takes in a record."""
+    return len(item.text) + len(item.key) + _ITEM
 
 
 def _tells(item: Found) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from itertools import islice, pairwise
 from typing import Final
@@ -21,16 +22,7 @@ from memman.compression.state_items import (
     Found,
 )
 from memman.compression.user_messages import exact_label, is_firm, pieces_of
-from memman.compression.working_set import (
-    LISTED,
-    NAMED,
-    decoded,
-    is_time,
-    open_tasks,
-    other_values,
-    paths_of,
-    used_values,
-)
+from memman.compression.working_set import decoded, open_tasks, other_values, paths_of, used_values
 from memman.display import LINE, line_of
 from memman.entries import Entry, attributed, speaker_of
 from memman.state import ARROW, KEEP, MESSAGES, TOLD, TYPED, Keeps, State, is_constraint
@@ -39,7 +31,17 @@ logger = logging.getLogger("memman")
 _SHORT: Final = 400  # characters of a short message of the user
 _WHOLE: Final = 1_000  # characters of a message of the user that is not divided
 _EDGE: Final = 2  # pieces at the beginning and at the end of a longer one
+# The weights of a path's first and of each further use: in a message of the user, and in a tool's result.
+NAMED: Final = (1.0, 1.0)
+LISTED: Final = (0.05, 0.05)
+# A time of day has no use without the words around it.
+_TIME: Final = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?")
 _MOST_TEXTS: Final = 1_000  # of one entry, for a section of the caller's
+
+
+def is_time(text: str) -> bool:
+    """Return whether a value is a time of day."""
+    return _TIME.fullmatch(text) is not None
 
 
 class Fold:
@@ -55,9 +57,8 @@ class Fold:
 
     def __init__(self, before: State | None, leaving: Sequence[Entry], told: int) -> None:
         # Messages that call tools: they do not end a turn.
-        self._calling = {entry.message_id for entry in leaving if entry.type == "tool_call"} - {
-            None
-        }
+        calling = {entry.message_id for entry in leaving if entry.type == "tool_call"}
+        self._calling = calling - {None}
         self._before_calls = {
             first.id for first, second in pairwise(leaving) if second.type == "tool_call"
         }
@@ -113,12 +114,10 @@ class Fold:
             step = Found("did", key, line_of(entry.name or "tool"), (), entry.seq, WAITING)
         call, _, outcome = step.text.partition(ARROW)
         self.found.pop(_identity(step), None)
-        seq = entry.seq if is_call else step.seq
         if is_call:
-            call = call_line(entry).replace(ARROW, " ")
+            call, seq, score = call_line(entry).replace(ARROW, " "), entry.seq, 1.0
         else:
-            outcome = outcome_of(entry)
-        score = 1.0 if is_call else step.score
+            outcome, seq, score = outcome_of(entry), step.seq, step.score
         step.step(f"{call}{ARROW}{outcome}" if outcome else call, seq, score, entry)
         self._steps[key] = step
         self._put(step)
@@ -131,9 +130,9 @@ class Fold:
             self._see("value", value, entry, *weights)
         if tasks is not None:
             key = line_of(entry.name or "")
-            self._drop(
-                [at for at, item in self.found.items() if at[0] == "task" and item.key == key]
-            )
+            old = [at for at, item in self.found.items() if at[0] == "task" and item.key == key]
+            for at in old:
+                del self.found[at]
             for number, task in enumerate(tasks):
                 self._put(Found("task", key, task, (entry.id,), entry.seq, 1.0, number))
 
@@ -160,7 +159,8 @@ class Fold:
             old = [
                 at for at, item in said if item.key == speaker and exact_label(item.text) in labels
             ]
-            self._drop(old)
+            for at in old:
+                del self.found[at]
         if text[0] == "<" and text[-1] == ">":  # a program's text in the user's place
             scores = [PASTED for _ in pieces]
         elif len(text) > _WHOLE:
@@ -216,10 +216,6 @@ class Fold:
         if (old := self.found.pop(at, None)) is not None:
             found.merge(old)
         self.found[at] = found
-
-    def _drop(self, identities: Iterable[tuple[str, str]]) -> None:
-        for identity in identities:
-            del self.found[identity]
 
 
 def _found(section: str, entry: Entry, text: str, score: float, part: int) -> Found:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from memman.entries import Entry, attributed
-from memman.state import GAP, LISTED_SECTIONS, MESSAGES, StateItem, quoted
+from memman.state import MESSAGES, StateItem
 
 # The scores of a user's message with a rule, of a sentence with one in a long message, of a short
 # message, of a longer one, of the other sentences of long messages, and of a program's text in the user's
@@ -18,8 +18,6 @@ RULE, RULE_PIECE, SHORT, LONG, PIECE, PASTED = 4.0, 3.0, 2.5, 2.0, 1.0, 0.3
 ENDING, SAID = 2.0, 1.0
 WAITING = 0.5  # of an outcome whose call has not left
 MOST_SOURCES: Final = 2  # of an item, the newest
-_ITEM: Final = 34  # characters of an item's encoding besides its text
-_SPEAKER: Final = 14  # characters of "#123 user: " and the line end
 # Fading is by multiplication only, which gives the same on every platform.
 _FADED: Final = [1.0]
 for _ in range(600):
@@ -51,32 +49,13 @@ class Found(msgspec.Struct, gc=False, eq=False):
         """Take the sources of an older thing with the same text."""
         self.ids = tuple(dict.fromkeys((*older.ids, *self.ids)))[-MOST_SOURCES:]
 
-    def faded(self, seq: int) -> float:
-        """Return the score at a later position."""
-        return self.score * _FADED[min(max(0, seq - self.seq), len(_FADED) - 1)]
-
     def see(self, entry: Entry, weight: float) -> None:
         """Count the thing again, in an entry."""
-        self.score = self.faded(entry.seq) + weight
+        distance = min(max(0, entry.seq - self.seq), len(_FADED) - 1)
+        self.score = self.score * _FADED[distance] + weight
         self.seq = max(self.seq, entry.seq)
         others = [name for name in self.ids if name != entry.id]
         self.ids = (*others, entry.id)[-MOST_SOURCES:]
-
-
-def cost_of(item: Found) -> int:
-    """Return the characters that an item takes in the text."""
-    if item.section in LISTED_SECTIONS:
-        return len(quoted(item.text)) + 3 if " " in item.text else len(item.text) + 1
-    if item.section == "did":
-        return len(item.text) + 4
-    if item.part > 1:
-        return len(item.text) + len(GAP)
-    return len(item.said) + _SPEAKER
-
-
-def size_of(item: Found) -> int:
-    """Return about how many characters an item takes in a record."""
-    return len(item.text) + len(item.key) + _ITEM
 
 
 def item_of(found: Found, sources: Iterable[int], shown: bool) -> StateItem:

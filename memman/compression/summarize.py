@@ -34,9 +34,8 @@ from memman.window import WindowItem
 
 UNKNOWN_WINDOW: Final = 50_000
 _REPLY_SHARE: Final = 0.25  # of a summarizer's window, for its reply
-_PART_SHARE: Final = (
-    0.08  # of the room for material, so that at least eight parts merge in one call
-)
+# Of the room for material, so that at least eight parts merge in one call.
+_PART_SHARE: Final = 0.08
 # The most pieces of a run, of their summaries, and of those: the number of calls is bounded.
 MOST_PIECES: Final = (64, 16, 1)
 _LEAST_OUTLINED: Final = 64  # tokens of the entries that an outline is worth
@@ -169,9 +168,14 @@ def summarise(
     nothing = all(view.groups[number].is_summary for number in chosen) if options.by_hand else few
     if nothing or cap < SMALLEST_SUMMARY:
         return None
-    exchanges = _not_recalled(exchanges, goal.recall)
+    # Text that the agent recalled is known from its originals; all of it stays if there is nothing else.
+    others = [[i for i in items if not is_of_tool(i.entry, goal.recall)] for items in exchanges]
+    exchanges = list(filter(None, others)) or exchanges
     items = [item for items in exchanges for item in items]
-    planned = view.with_summary(chosen, _stand_in([i.entry for i in items], cap, make_entry))
+    # In place of the summary of a real run, at its largest possible size.
+    stand_in = Composer([item.entry for item in items], make_entry).entry("(the summary)")
+    size = TokenCount(cap, "estimation", "low", "planned")
+    planned = view.with_summary(chosen, msgspec.structs.replace(stand_in, token_count=size))
     if options.dry_run:
         return planned
     kept = "" if options.outline is None else options.outline(planned)
@@ -181,7 +185,8 @@ def summarise(
     composer = Composer(originals, make_entry, goal.recall)
     live = None
     if options.prefix is not None:
-        following = _following(view, chosen[-1])
+        behind = (item for group in view.groups[chosen[-1] + 1 :] for item in group.window_items)
+        following = next(behind, None)
         live = continuation(options.prefix, items, following, originals, cap, options.focus, kept)
     if options.so_far is not None:
         full = [[options.so_far], *full]
@@ -208,12 +213,6 @@ def _outlined(
     return view.without(chosen, "outline")
 
 
-def _following(view: View, number: int) -> WindowItem | None:
-    """Return the first item of the window behind a group."""
-    items = (item for group in view.groups[number + 1 :] for item in group.window_items)
-    return next(items, None)
-
-
 def _are_few(view: View, chosen: Sequence[int], goal: Goal) -> bool:
     """Return True if these groups have too few entries for a summarizer."""
     return sum(view.groups[number].entries for number in chosen) < goal.budget.min_entries
@@ -238,15 +237,6 @@ def _oldest(view: View, goal: Goal) -> list[int]:
         tokens -= group.tokens
         entries -= group.entries
     return chosen
-
-
-def _not_recalled(exchanges: list[list[WindowItem]], recall: str) -> list[list[WindowItem]]:
-    """Return the exchanges without text that the agent recalled, which is known from its originals.
-
-    All of them if there is nothing else.
-    """
-    others = [[item for item in items if not is_of_tool(item.entry, recall)] for items in exchanges]
-    return list(filter(None, others)) or exchanges
 
 
 def _in_full(
@@ -297,22 +287,11 @@ def _written(
         return None
 
 
-def _stand_in(originals: Sequence[Entry], cap: int, make_entry: EntryFactory) -> Entry:
-    """Return a stand-in for the summary of a real run, at its largest possible size."""
-    stand_in = Composer(originals, make_entry).entry("(the summary)")
-    return msgspec.structs.replace(
-        stand_in, token_count=TokenCount(cap, "estimation", "low", "planned")
-    )
-
-
 # ---------------------------------------------------------------- calls of the summarizer
 
 
 def _in_pieces(
-    exchanges: Sequence[Sequence[Entry]],
-    cap: int,
-    options: SummaryOptions,
-    composer: Composer,
+    exchanges: Sequence[Sequence[Entry]], cap: int, options: SummaryOptions, composer: Composer
 ) -> Generator[Request, Answer, Entry]:
     """Return the summary of a run in at most `cap` tokens.
 

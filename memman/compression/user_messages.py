@@ -30,25 +30,22 @@ _TAG: Final = re.compile(  # `NOTE - ...` and `[NOTE] ...`
     r"[\s>#*\u2022-]{0,8}(?:[A-Z]{3,20}(?: [A-Z]{2,20})? [-\u2013\u2014] |\[[A-Z][A-Z _-]{2,30}\] )"
 )
 _PUNCTUATION: Final = " \t\r\n.,;:!?*`\"'"
-_UNSPACED: Final = r"[\u0e00-\u0eff\u3040-\ud7ff]"
 _HEAD: Final = 5  # words of a sentence that show who it is about
 
 
-def _listed(name: str) -> list[str]:
-    return (Path(__file__).parent / name).read_bytes().decode().splitlines()
+def _text_of(name: str) -> str:
+    return (Path(__file__).parent / name).read_bytes().decode()
 
 
 @cache
 def _words_in(name: str) -> frozenset[str]:
-    return frozenset(_listed(name))
+    return frozenset(_text_of(name).splitlines())
 
 
 @cache
 def _rule_words() -> tuple[frozenset[str], tuple[str, ...]]:
     """Return words of rules that a narration may have too, and words and phrases that only rules have."""
-    words, _, phrases = (
-        (Path(__file__).parent / "rule_words.txt").read_bytes().decode().partition("\n\n")
-    )
+    words, _, phrases = _text_of("rule_words.txt").partition("\n\n")
     return frozenset(words.split("\n")), tuple(phrases.splitlines())
 
 

@@ -197,9 +197,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
         """Return a view of these groups with their totals."""
         listed = tuple(groups)
         return cls(
-            listed,
-            sum(group.tokens for group in listed),
-            sum(group.entries for group in listed),
+            listed, sum(group.tokens for group in listed), sum(group.entries for group in listed)
         )
 
     @property
@@ -326,9 +324,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
             if item.entry is not None and item.entry.id in wanted
         }
         if missing := wanted - found.keys():
-            raise InvalidInput(
-                f"the entry {min(map(safe_repr, missing))} is not shown in this view"
-            )
+            name = min(map(safe_repr, missing))
+            raise InvalidInput(f"the entry {name} is not shown in this view")
         for entry_id, number in found.items():
             status = self.groups[number].status
             if status in ("protected", "newest"):
@@ -389,18 +386,12 @@ def view_of(window: Window, goal: Goal) -> View:
             statuses[number] = "recent"
             room -= exchange.tokens
         remaining -= len(exchange.items)
-    return View.of(
-        Group(
-            tuple(
-                Item((item,), item.entry, item.tokens, recall=goal.recall)
-                for item in exchange.items
-            ),
-            status,
-            exchange.tokens,
-            len(exchange.items),
-        )
-        for exchange, status in zip(exchanges, statuses, strict=True)
-    )
+    groups: list[Group] = []
+    for exchange, status in zip(exchanges, statuses, strict=True):
+        items = exchange.items
+        shown = tuple(Item((each,), each.entry, each.tokens, recall=goal.recall) for each in items)
+        groups.append(Group(shown, status, exchange.tokens, len(items)))
+    return View.of(groups)
 
 
 def _status(exchange: Exchange, number: int, question: int, last: int) -> GroupStatus:
@@ -418,13 +409,3 @@ def _question_in(exchanges: Sequence[Exchange]) -> int:
         if any(item.is_users for item in exchanges[number].items):
             return number
     return -1
-
-
-def question_of(view: View) -> ItemIndex | None:
-    """Return the index of the newest user message."""
-    for number in reversed(range(len(view.groups))):
-        items = view.groups[number].items
-        for index in reversed(range(len(items))):
-            if items[index].run[0].is_users and len(items[index].run) == 1:
-                return number, index
-    return None

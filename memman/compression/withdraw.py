@@ -10,10 +10,8 @@ from memman.compression.view import EntryFactory, Goal, Group, Item, View
 _LEAST_SHARE: Final = 16  # of a target, one part: a smaller clip is not worth it
 _LEAST_CLIP: Final = 48  # tokens
 _CLIPPED: Final = ("tool_result", "message", "context")
-_COPIES: Final = (
-    "fold",
-    "summary",
-)  # replacements whose originals are in the window, or are in a summary
+# Replacements whose originals are in the window, or are in a summary.
+_COPIES: Final = ("fold", "summary")
 
 
 def withdrawn(before: View, after: View, goal: Goal, room: int, make_entry: EntryFactory) -> View:

@@ -37,9 +37,8 @@ _AFTER_WORDS: Final = ".,:!?"
 _EDGES: Final = ".:!?=&#-+"
 _PATHS: Final = "./~"  # the first characters of a path, which are not stripped
 _LINE_OF: Final = re.compile(r"(.+\.[A-Za-z]\w*):\d+(?::\d+)?$")
-_SURE: Final = bytes(
-    [n in b"0123456789_@/" for n in range(256)]
-)  # 1 for a character that marks a value
+# 1 for a character that marks a value.
+_SURE: Final = bytes([n in b"0123456789_@/" for n in range(256)])
 _MARKED: Final = re.compile(r"[0-9_@/A-Z]|[a-z\u00df-\u052f]\.[a-z]")
 _LINES: Final = 3  # of a file: from this number on only its name is a value
 # The first character is searched for quickly; the alternatives look around it.

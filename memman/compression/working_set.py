@@ -19,8 +19,6 @@ USED: Final = (3.0, 2.0)
 COMMAND: Final = (1.0, 3.0)
 PROSE: Final = (0.2, 3.0)  # a description
 INSIDE: Final = (0.5, 1.0)
-NAMED: Final = (1.0, 1.0)  # a path in a message of the user
-LISTED: Final = (0.05, 0.05)  # in a tool's result
 _IDENTIFIER: Final = re.compile(r"[\d/]")
 _PATTERN: Final = re.compile(r"[*+?()\[\]|\\^$]")
 _MOST_TEXT: Final = 20_000  # characters of one entry that are read for exact values
@@ -38,7 +36,6 @@ _OPEN: Final = re.compile(
     r"|[0-9a-f-]{12,}|0x[0-9a-fA-F]+",
     re.ASCII,
 )
-_TIME: Final = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?")
 _STATUS: Final = ("status", "state", "done", "completed", "checked")
 _TITLE: Final = ("content", "title", "task", "step", "text", "description", "subject", "name")
 _DONE: Final = frozenset(
@@ -114,11 +111,6 @@ def other_values(text: str) -> list[str]:
     if text[:1] in ("{", "[") and len(text) <= _MOST_TEXT:
         text = " ".join(_strings(json_or(text, text)))
     return sure_values(text, _MOST_TEXT)
-
-
-def is_time(value: str) -> bool:
-    """Return True for a time of day, which has no use without the words around it."""
-    return _TIME.fullmatch(value) is not None
 
 
 def is_noise(value: str) -> bool:

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from memman.compression.state import carry
-from memman.compression.state_items import Found, cost_of, item_of
+from memman.compression.state_choice import cost_of
+from memman.compression.state_items import Found, item_of
 from memman.compression.user_messages import pieces_of
 from memman.entries import Entry, TokenCount
 from memman.state import Keeps, State, state_text
