@@ -35,11 +35,7 @@ def scan(request: SearchRequest, records: Iterable[tuple[str, int, Record]]) -> 
             counts = [count + bool(weight) for count, weight in zip(counts, weights, strict=True)]
             found.append(Candidate(name, seq, record, weights))
     rarities = [rarity(entries, count) for count in counts]
-
-    def worth(each: Candidate) -> float:
-        return sum(map(float.__mul__, each.weights, rarities))
-
-    found.sort(key=worth, reverse=True)
+    found.sort(key=lambda each: sum(map(float.__mul__, each.weights, rarities)), reverse=True)
     return Candidates(entries, tuple(counts), found[: request.limit], len(found) > request.limit)
 
 

@@ -26,18 +26,14 @@ class Library(msgspec.Struct, frozen=True):
     version: str
 
     @property
-    def has_search(self) -> bool:
-        """Return whether FTS5 is compiled in, with its trigrams."""
-        return _has_search(self)
-
-    @property
     def has_wal_fault(self) -> bool:
         """Return whether several writing processes may corrupt the file."""
         return tuple(int(part) for part in self.version.split(".")) < _FIXED_WAL
 
 
 @cache
-def _has_search(library: Library) -> bool:
+def has_search(library: Library) -> bool:
+    """Return whether FTS5 is compiled in, with its trigrams."""
     db = library.connect(":memory:", 1.0)
     try:
         db.execute("CREATE VIRTUAL TABLE temp.trial USING fts5(text, tokenize='trigram')")
@@ -83,12 +79,9 @@ def _standard() -> Library:
     import sqlite3
 
     def connect(path: str, timeout: float) -> Any:
+        # Only a path that begins with "file:" is taken for a URI.
         return sqlite3.connect(
-            path,
-            timeout=timeout,
-            isolation_level=None,
-            check_same_thread=False,
-            uri=path.startswith(_URI),
+            path, timeout=timeout, isolation_level=None, check_same_thread=False, uri=True
         )
 
     return Library(connect, sqlite3.Error, sqlite3.sqlite_version)

@@ -29,17 +29,16 @@ from memman.records import (
 )
 from memman.runtime.forks import register_for_forks
 from memman.search import scan
-from memman.stores.drivers import library, warn_without_search
+from memman.stores.drivers import has_search, library, warn_without_search
 from memman.stores.memory_index import MemoryIndex
 from memman.stores.rows import (
+    Commit,
     ListedRow,
-    fits,
     foreign_cursor,
     head_conflict,
     is_known,
     numbers_in,
     resolved,
-    window_conflict,
     window_of,
 )
 
@@ -107,16 +106,12 @@ class _Log:
         seqs = tuple(self.made[record.id][-1] for record in records)
         return Appended(seqs, len(self.records), self.epoch, len(fresh))
 
-    def commit(
-        self,
-        records: Sequence[Record],
-        window: Sequence[StoredItem],
-        floor: int,
-        erase: frozenset[str],
-    ) -> Appended:
-        head = len(self.records)
-        old = [tombstone(record, erase) for record in self.records] if erase else self.records
-        self.content = ([*old, *records], self.epoch + 1, resolved(window, head), floor)
+    def commit(self, given: Commit) -> Appended:
+        head, old = len(self.records), self.records
+        if given.erase:
+            old = [tombstone(record, given.erase) for record in old]
+        window = resolved(given.window, head)
+        self.content = ([*old, *given.records], self.epoch + 1, window, given.floor)
         self.catch_up()
         seqs = tuple(range(head + 1, len(self.records) + 1))
         return Appended(seqs, len(self.records), self.epoch, len(seqs))
@@ -193,7 +188,7 @@ class MemoryStore:
         expect_head: int | None = None,
     ) -> Appended:
         """Append records and replace the window, if the epoch is unchanged."""
-        return self._commit(session_id, epoch, records, window, floor, expect_head, frozenset())
+        return self._commit(Commit(session_id, epoch, records, window, floor, expect_head))
 
     def erase(
         self,
@@ -205,31 +200,18 @@ class MemoryStore:
         ids: frozenset[str],
     ) -> Appended:
         """Commit a deletion and replace payloads by tombstones."""
-        return self._commit(session_id, epoch, (record,), window, floor, None, ids)
+        return self._commit(Commit(session_id, epoch, (record,), window, floor, None, ids))
 
-    def _commit(
-        self,
-        session_id: str,
-        epoch: int,
-        records: Sequence[Record],
-        window: Sequence[StoredItem],
-        floor: int,
-        expect_head: int | None,
-        erase: frozenset[str],
-    ) -> Appended:
+    def _commit(self, given: Commit) -> Appended:
         with self._lock:
-            log = self._found(session_id) or _Log(self._first_epoch)
-            head = len(log.records)
-            if log.seq_of(records[0]) is not None:
-                return log.append(records)
-            if not fits(head, log.epoch, epoch, len(records), floor, expect_head):
-                raise StoreConflict(
-                    window_conflict(session_id, (head, log.epoch), epoch, expect_head)
-                )
-            if erase:
+            log = self._found(given.session_id) or _Log(self._first_epoch)
+            if log.seq_of(given.records[0]) is not None:
+                return log.append(given.records)
+            given.check(len(log.records), log.epoch)
+            if given.erase:
                 self._index = None
-            committed = log.commit(records, window, floor, erase)
-            self._logs[session_id] = log
+            committed = log.commit(given)
+            self._logs[given.session_id] = log
             return committed
 
     def load(self, session_id: str) -> Snapshot | None:
@@ -303,7 +285,7 @@ class MemoryStore:
         """Return entries that contain some of the terms; the first search makes an index."""
         sqlite = library("sqlite3")
         with self._lock:
-            if not sqlite.has_search:
+            if not has_search(sqlite):
                 warn_without_search(sqlite)
                 return scan(request, self._records_in_scope(request))
             if self._index is None:

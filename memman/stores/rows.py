@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from memman.display import safe_repr
-from memman.errors import InvalidInput
+from memman.errors import InvalidInput, StoreConflict
 from memman.protocols import (
     Appended,
     Candidate,
@@ -278,13 +278,7 @@ def new_records(
         effect = RETRACTED if retracted else MOVED
         mentions += [Mention(name, head, effect) for name in set(ids_moved_by(record))]
     after = SessionRow(
-        row.number,
-        head,
-        row.epoch,
-        totals.entries,
-        totals.tokens,
-        totals.era,
-        totals.first_id,
+        row.number, head, row.epoch, totals.entries, totals.tokens, totals.era, totals.first_id
     )
     begun = not row.head and bool(rows)
     described = totals.metadata is not before.metadata  # the row's totals have none to compare with
@@ -313,6 +307,24 @@ def in_batches(records: Iterable[Record]) -> Iterator[tuple[list[Record], list[b
             batch, payloads, room = [], [], _BATCH_BYTES
     if batch:
         yield batch, payloads
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """The arguments of a commit; `erase` has the ids of entries whose payloads become tombstones."""
+
+    session_id: str
+    epoch: int
+    records: Sequence[Record]
+    window: Sequence[StoredItem]
+    floor: int
+    expect_head: int | None = None
+    erase: frozenset[str] = frozenset()
+
+    def check(self, head: int, epoch: int) -> None:
+        """Raise `StoreConflict` unless a session at this head and epoch takes the commit."""
+        if not fits(head, epoch, self.epoch, len(self.records), self.floor, self.expect_head):
+            why = window_conflict(self.session_id, (head, epoch), self.epoch, self.expect_head)
+            raise StoreConflict(why)
 
 
 # ---------------------------------------------------------------- conflicts

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from memman.search import index
-from memman.stores.drivers import Library
+from memman.stores.drivers import Library, has_search
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -108,7 +108,7 @@ def strange_part(db: Connection, library: Library) -> str | None:
     others = parts - tables
     of_index = {part for part in others if part[0].removeprefix("table ") in _OF_INDEX}
     # Without FTS5 its tables are never read.
-    known = _parts_made_by(index.create, library) if of_index and library.has_search else of_index
+    known = _parts_made_by(index.create, library) if of_index and has_search(library) else of_index
     differing = (tables - parts) | (others ^ known)
     return min(name for name, _ in differing) if differing else None
 

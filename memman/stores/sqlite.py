@@ -26,8 +26,8 @@ from memman.protocols import (
 from memman.records import Record, encode
 from memman.search import scan
 from memman.stores import sqlite_tables as tables
-from memman.stores.drivers import warn_without_search
-from memman.stores.rows import fits, foreign_cursor, head_conflict, numbers_in, window_conflict
+from memman.stores.drivers import has_search, warn_without_search
+from memman.stores.rows import Commit, foreign_cursor, head_conflict, numbers_in
 from memman.stores.sqlite_file import SQLiteFile
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class SQLiteStore(SQLiteFile):
         expect_head: int | None = None,
     ) -> Appended:
         """Append records and replace the window, if the epoch is unchanged."""
-        return self._commit(session_id, epoch, records, window, floor, expect_head, frozenset())
+        return self._commit(Commit(session_id, epoch, records, window, floor, expect_head))
 
     def erase(
         self,
@@ -105,31 +105,21 @@ class SQLiteStore(SQLiteFile):
         ids: frozenset[str],
     ) -> Appended:
         """Commit a deletion and overwrite payloads; nothing of them stays in the file."""
-        appended = self._commit(session_id, epoch, (record,), window, floor, None, ids)
+        given = Commit(session_id, epoch, (record,), window, floor, None, ids)
+        appended = self._commit(given)
         self._empty_wal()
         return appended
 
-    def _commit(
-        self,
-        session_id: str,
-        epoch: int,
-        records: Sequence[Record],
-        window: Sequence[StoredItem],
-        floor: int,
-        expect_head: int | None,
-        erase: frozenset[str],
-    ) -> Appended:
+    def _commit(self, given: Commit) -> Appended:
         def work(db: Connection) -> Appended:
-            row = tables.row_of(db, session_id) or tables.begin(db, session_id)
-            if tables.known_seqs(db, row, [records[0].id]):
-                return tables.append_all(db, row, records)[0]
-            if not fits(row.head, row.epoch, epoch, len(records), floor, expect_head):
-                at = row.head, row.epoch
-                raise StoreConflict(window_conflict(session_id, at, epoch, expect_head))
-            appended, totals = tables.append_all(db, row, records)
-            tables.replace_window(db, row, appended.head, totals, window, floor)
-            if erase:
-                tables.erase(db, row, erase)
+            row = tables.row_of(db, given.session_id) or tables.begin(db, given.session_id)
+            if tables.known_seqs(db, row, [given.records[0].id]):
+                return tables.append_all(db, row, given.records)[0]
+            given.check(row.head, row.epoch)
+            appended, totals = tables.append_all(db, row, given.records)
+            tables.replace_window(db, row, appended.head, totals, given.window, given.floor)
+            if given.erase:
+                tables.erase(db, row, given.erase)
             return msgspec.structs.replace(appended, epoch=row.epoch + 1)
 
         return self._write(work)
@@ -206,7 +196,7 @@ class SQLiteStore(SQLiteFile):
 
     def search(self, request: SearchRequest) -> Candidates:
         """Return entries that contain some of the terms; brings the index up to date first."""
-        if not self._library.has_search or not self._read(tables.has_readable_index):
+        if not has_search(self._library) or not self._read(tables.has_readable_index):
             warn_without_search(self._library)
             return scan(request, self._records_in_scope(request))
         while not self._read(tables.has_current_index):
@@ -214,23 +204,17 @@ class SQLiteStore(SQLiteFile):
         return self._read(lambda db: tables.search(db, request))
 
     def _records_in_scope(self, request: SearchRequest) -> Iterator[tuple[str, int, Record]]:
-        if request.session_id is not None:
-            yield from self._records_of(request.session_id)
+        last, cursor, name = 0, "", request.session_id
+        if name is not None:
+            while records := self.read(name, last):
+                yield from ((name, seq, record) for seq, record in records)
+                last = records[-1][0]
             return
-        after = ""
-        while page := self.feed(after):
-            yield from (
-                (each.session_id, each.seq, each.record)
-                for each in page
-                if request.covers(each.session_id)
-            )
-            after = page[-1].cursor
-
-    def _records_of(self, session_id: str) -> Iterator[tuple[str, int, Record]]:
-        after = 0
-        while page := self.read(session_id, after):
-            yield from ((session_id, seq, record) for seq, record in page)
-            after = page[-1][0]
+        while page := self.feed(cursor):
+            for each in page:
+                if request.covers(each.session_id):
+                    yield each.session_id, each.seq, each.record
+            cursor = page[-1].cursor
 
     def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
         """Return the records of every session behind a cursor, in the order of the commits."""

@@ -16,7 +16,7 @@ from memman.errors import StoreBusy, StoreError
 from memman.protocols import Candidates, SearchRequest
 from memman.search import scan
 from memman.stores import sqlite_tables as tables
-from memman.stores.drivers import error_code
+from memman.stores.drivers import error_code, has_search
 from memman.stores.sqlite import SQLiteStore
 from memman.stores.sqlite_file import CANTOPEN, READONLY, Work
 
@@ -65,7 +65,7 @@ class SQLiteReader(SQLiteStore):
 
     def search(self, request: SearchRequest) -> Candidates:
         """Return entries that contain some of the terms; reads every entry if the index is behind."""
-        if self._library.has_search and self._read(tables.has_current_index):
+        if has_search(self._library) and self._read(tables.has_current_index):
             return self._read(lambda db: tables.search(db, request))
         return scan(request, self._records_in_scope(request))
 

@@ -39,27 +39,27 @@ def open_store(given: str, plugins: Callable[[], Plugins], *, create: bool = Tru
 
     Raises `StoreError` if the store cannot be opened, `PluginNotFound` if no plugin knows the scheme.
     """
-    found: Store | None = _sqlite_store(given, create=create)
-    if found is None:
-        scheme = _scheme(given)
-        point = _POINTS.get(scheme, scheme)  # no other plugin sees the URL and its password
-        found = plugins().answer(
-            "memman_store", point=point, raises=(StoreError,), url=given, create=create
-        )
+    if given.startswith("sqlite:"):
+        return _sqlite_store(given, create)
+    if not is_url(given):
+        return _in_file(given, create)
+    scheme = _scheme(given)
+    point = _POINTS.get(scheme, scheme)  # no other plugin sees the URL and its password
+    found: Store | None = plugins().answer(
+        "memman_store", point=point, raises=(StoreError,), url=given, create=create
+    )
     if found is None:
         raise PluginNotFound(no_store(given))
     return found
 
 
-def _sqlite_store(given: str, *, create: bool = True) -> SQLiteStore | None:
-    """Open the store of a path, or of `sqlite:///PATH?durability=full&timeout=30`; None for another URL.
+def _sqlite_store(given: str, create: bool) -> SQLiteStore:
+    """Open the store of `sqlite:///PATH?durability=full&timeout=30`.
 
     The path follows the three slashes: an absolute one makes four. `driver=apsw` is an option, too.
 
     Raises `StoreError` for any other option, or if the file cannot be opened.
     """
-    if not given.startswith("sqlite:"):
-        return None if is_url(given) else _in_file(given, create)
     if not given.startswith(_SQLITE) or given == _SQLITE:
         raise StoreError(
             f"{without_password(given.partition('?')[0])!r} names no file: write {_SQLITE}PATH"
