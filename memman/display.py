@@ -137,17 +137,9 @@ def gap() -> str:
 
     It includes combining marks: languages need them, so they stay in texts, but a delimiter is still found.
     """
-    return rf"[\s{CONTROLS}{INVISIBLE}{_marks()}]*"
-
-
-def _marks() -> str:
-    """Return the combining marks of this Python's Unicode tables."""
-    found = [
-        chr(code)
-        for code in range(0x300, 0x1F000)
-        if unicodedata.category(chr(code)) in ("Mn", "Me")
-    ]
-    return "".join(found)
+    letters = map(chr, range(0x300, 0x1F000))
+    marks = "".join(one for one in letters if unicodedata.category(one) in ("Mn", "Me"))
+    return rf"[\s{CONTROLS}{INVISIBLE}{marks}]*"
 
 
 def line_of(text: str, most: int = LINE) -> str:

@@ -68,14 +68,10 @@ class Plugins:
 
     def __init__(self, manager: pluggy.PluginManager, found: Iterable[PluginInfo]) -> None:
         self._manager = manager
+        self.hook: Any = manager.hook  # pluggy's relay: `plugins.hook.memman_store(url=...)`
         self._by_hand: set[str] = set()
         self._logged: set[tuple[str, str]] = set()
         self.found = tuple(found)
-
-    @property
-    def hook(self) -> Any:
-        """pluggy's relay: `plugins.hook.memman_store(url=...)`."""
-        return self._manager.hook
 
     def register(self, plugin: object, name: str | None = None) -> None:
         """Add a plugin by hand: a module or an object with hook implementations.
@@ -88,7 +84,7 @@ class Plugins:
     def listed(self, hook: str) -> list[tuple[str, Any]]:
         """Return the results of a list hook with plugin names; errors of plugins are logged."""
         answers: list[tuple[str, Any]] = []
-        for implementation in getattr(self._manager.hook, hook).get_hookimpls():
+        for implementation in getattr(self.hook, hook).get_hookimpls():
             try:
                 answers += [
                     (implementation.plugin_name, item) for item in implementation.function()
@@ -117,7 +113,7 @@ class Plugins:
             InvalidInput: two plugins return different results; the message names both.
         """
         answers: list[tuple[str, Any]] = []
-        for implementation in getattr(self._manager.hook, hook).get_hookimpls():
+        for implementation in getattr(self.hook, hook).get_hookimpls():
             name = implementation.plugin_name
             if point not in (None, name) and name not in self._by_hand:
                 continue

@@ -107,21 +107,25 @@ class ArchiveReader:
     def _sound(self) -> Iterator[tuple[int, Record]]:
         ended = False
         for line in self._lines():
+            self._check_start(line)
+            self.begins_as_archive = True
             self.line += 1
             self._bytes += len(line) + 1
             if ended:
                 self._stop("it follows the last line of the archive")
-            if self.line == 1:
-                self._take_header(line)
-            else:
-                read = self._parsed(line)
-                if read is not None and read.end:
+            try:
+                if fault := checksum_fault(line):
+                    self._add_fault(fault)
+                elif self.line == 1:
+                    self._take_header(line)
+                elif (read := self._parsed(line)).end:
                     self._take_trailer(read)
                     ended = True
                     continue
-                record = self._record(read) if read is not None else None
-                if record is not None:
-                    yield self.line - 1, record
+                else:
+                    yield self.line - 1, self._record(read)
+            except _FaultError as error:
+                self._add_fault(str(error))
             self._digest.update(line)
             self._digest.update(b"\n")
         if not ended:
@@ -146,25 +150,18 @@ class ArchiveReader:
             raise StateError(["it has no line break: the file was cut off"])
 
     def _check_start(self, line: bytes) -> None:
-        """Raise `StateError` for an incomplete first line that cannot be that of an archive."""
+        """Raise `StateError` for a first line, or its beginning, that cannot be that of an archive."""
         if not self.line and not lines.has_checksum(line):
             raise StateError([_NO_HEADER])
 
     # ------------------------------------------------------------ a line
 
     def _take_header(self, line: bytes) -> None:
-        if not lines.has_checksum(line):
-            self._stop(_NO_HEADER)
-        self.begins_as_archive = True
-        if fault := checksum_fault(line):
-            self._add_fault(fault)
-            return
         try:
             header = _read_header.decode(line)
             check_id(header.session_id, "session_id")
         except (*_BAD_JSON, InvalidInput) as error:
-            self._add_fault(f"the header cannot be decoded: {error}")
-            return
+            raise _FaultError(f"the header cannot be decoded: {error}") from None
         if header.memman != lines.KIND:
             self._stop(f"it contains a {safe_repr(header.memman, 40)}, not a {lines.KIND!r}")
         if header.min_reader > lines.VERSION:
@@ -175,16 +172,12 @@ class ArchiveReader:
         self.header = header
         self._check_fields(line, ParsedHeader)
 
-    def _parsed(self, line: bytes) -> ParsedLine | None:
-        """Return a line after the first; None if it is not valid."""
-        if fault := checksum_fault(line):
-            self._add_fault(fault)
-            return None
+    def _parsed(self, line: bytes) -> ParsedLine:
+        """Return a line after the first."""
         try:
             read = _read_line.decode(line)
         except _BAD_JSON as error:
-            self._add_fault(f"it cannot be decoded: {error}")
-            return None
+            raise _FaultError(f"it cannot be decoded: {error}") from None
         if read.end or not lines.is_plain(line, read):
             self._check_fields(line, ParsedLine)
         return read
@@ -202,13 +195,12 @@ class ArchiveReader:
                 f"its field {min(map(safe_repr, unknown))[:40]} is unknown in version {lines.VERSION}"
             )
 
-    def _record(self, read: ParsedLine) -> Record | None:
-        """Return the record of a line; None if it is not valid."""
+    def _record(self, read: ParsedLine) -> Record:
+        """Return the record of a line."""
         if read.seq != self.line - 1:
-            self._add_fault(
+            raise _FaultError(
                 f"its seq is {read.seq}, not {self.line - 1}: lines are missing or out of order"
             )
-            return None
         self._records += 1
         if self._records > self._limits.records:
             self._stop(too_much("there are more records", "records", self._limits.records))
@@ -221,8 +213,7 @@ class ArchiveReader:
             for entry in entries_of(record):
                 self._check_entry(entry)
         except (*_BAD_JSON, InvalidInput) as error:
-            self._add_fault(f"its record is not valid: {error}")
-            return None
+            raise _FaultError(f"its record is not valid: {error}") from None
         if type(record) is Added:
             self._entries += 1
             if self._entries > self._limits.entries:
@@ -332,6 +323,10 @@ def _unknown(known: Any, found: Any) -> Iterator[str]:
     elif isinstance(known, tuple) and isinstance(found, list):
         for one, other in zip(known, found, strict=False):
             yield from _unknown(one, other)
+
+
+class _FaultError(Exception):
+    """The fault of a line; the next line is read."""
 
 
 class _StoppedError(Exception):

@@ -14,6 +14,7 @@ import binascii
 import re
 import struct
 from collections.abc import Callable
+from functools import partial
 from math import ceil, floor, sqrt
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ HEADER_CHARACTERS: Final = 262_144
 # The start of base64 of a PNG, GIF, WebP and JPEG, the last also in its URL-safe form.
 _BEGINNINGS: Final = ("data:image/", "iVBORw0KGgo", "R0lGOD", "UklGR", "/9j/", "_9j_")
 IMAGE_TYPES: Final = ("image", "image_url", "input_image", "computer_screenshot")
+_MOST_PATCHES: Final = 1_536
 _OF_URLS: Final = {ord("-"): "+", ord("_"): "/"}
 
 
@@ -39,7 +41,7 @@ def image_tokens(ref: ModelRef, width: int, height: int, detail: str = "auto") -
         raise InvalidInput(
             f"an image has at least 1 x 1 pixel, not {width} x {height}: give the pixels it has"
         )
-    formula = next((each for pattern, each in _FORMULAS if pattern.match(ref.name)), _area)
+    formula = next(each for pattern, each in _FORMULAS if pattern.match(ref.name))
     return formula(width, height, detail)
 
 
@@ -157,45 +159,30 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
 # ---------------------------------------------------------------- formulas
 
 
-def _tiles(base: int, tile: int) -> Callable[[int, int, str], int]:
+def _tiles(base: int, tile: int, width: int, height: int, detail: str) -> int:
     """OpenAI: into 2048 x 2048, then the short side down to 768, then tiles of 512; low is the base."""
-
-    def tokens(width: int, height: int, detail: str) -> int:
-        if detail == "low":
-            return base
-        shrink = min(1.0, 2048 / max(width, height))
-        shrink = min(shrink, 768 / min(width, height))
-        return base + tile * ceil(width * shrink / 512) * ceil(height * shrink / 512)
-
-    return tokens
+    if detail == "low":
+        return base
+    shrink = min(1.0, 2048 / max(width, height))
+    shrink = min(shrink, 768 / min(width, height))
+    return base + tile * ceil(width * shrink / 512) * ceil(height * shrink / 512)
 
 
-def _patches(factor: float, most: int = 1_536) -> Callable[[int, int, str], int]:
+def _patches(factor: float, width: int, height: int, _detail: str) -> int:
     """OpenAI: patches of 32 px, shrunk to at most 1,536 of them, times the model's factor."""
-
-    def tokens(width: int, height: int, _detail: str) -> int:
-        patches = ceil(width / 32) * ceil(height / 32)
-        if patches > most:
-            shrink = sqrt(most * 32**2 / (width * height))
-            across, down = width * shrink / 32, height * shrink / 32
-            shrink *= min(floor(across) / across, floor(down) / down)
-            patches = ceil(width * shrink / 32 - 1e-9) * ceil(height * shrink / 32 - 1e-9)
-        return ceil(min(patches, most) * factor)
-
-    return tokens
+    patches = ceil(width / 32) * ceil(height / 32)
+    if patches > _MOST_PATCHES:
+        shrink = sqrt(_MOST_PATCHES * 32**2 / (width * height))
+        across, down = width * shrink / 32, height * shrink / 32
+        shrink *= min(floor(across) / across, floor(down) / down)
+        patches = ceil(width * shrink / 32 - 1e-9) * ceil(height * shrink / 32 - 1e-9)
+    return ceil(min(patches, _MOST_PATCHES) * factor)
 
 
-def _areas(edge: int, most: int) -> Callable[[int, int, str], int]:
+def _area(edge: int, most: int, width: int, height: int, _detail: str) -> int:
     """Anthropic: w x h / 750, the long edge shrunk to `edge` pixels, the whole to about `most` tokens."""
-
-    def tokens(width: int, height: int, _detail: str) -> int:
-        shrink = min(1.0, edge / max(width, height))
-        return ceil(min(width * height * shrink**2 / 750, most))
-
-    return tokens
-
-
-_area = _areas(1_568, 1_600)
+    shrink = min(1.0, edge / max(width, height))
+    return ceil(min(width * height * shrink**2 / 750, most))
 
 
 def _gemini(width: int, height: int, _detail: str) -> int:
@@ -214,22 +201,24 @@ def _gemini_3(_width: int, _height: int, _detail: str) -> int:
     return 1_120
 
 
-_FORMULAS: Final = tuple(
+_FORMULAS: Final[tuple[tuple[re.Pattern[str], Callable[[int, int, str], int]], ...]] = tuple(
     (re.compile(pattern), formula)
     for pattern, formula in (
-        (r"gpt-4o-mini", _tiles(2_833, 5_667)),
-        (r"gpt-4\.1-mini", _patches(1.62)),
-        (r"gpt-4\.1-nano", _patches(2.46)),
-        (r"o4-mini", _patches(1.72)),
-        (r"gpt-5(\.\d)?-mini", _patches(1.62)),
-        (r"gpt-5(\.\d)?-nano", _patches(2.46)),
-        (r"gpt-5\.([2-9]|\d\d)|gpt-[6-9]", _patches(1.2)),
-        (r"gpt-5|chatgpt-5", _tiles(70, 140)),
-        (r"o\d|computer-use", _tiles(75, 150)),
-        (r"gpt|chatgpt", _tiles(85, 170)),
+        (r"gpt-4o-mini", partial(_tiles, 2_833, 5_667)),
+        (r"gpt-4\.1-mini", partial(_patches, 1.62)),
+        (r"gpt-4\.1-nano", partial(_patches, 2.46)),
+        (r"o4-mini", partial(_patches, 1.72)),
+        (r"gpt-5(\.\d)?-mini", partial(_patches, 1.62)),
+        (r"gpt-5(\.\d)?-nano", partial(_patches, 2.46)),
+        (r"gpt-5\.([2-9]|\d\d)|gpt-[6-9]", partial(_patches, 1.2)),
+        (r"gpt-5|chatgpt-5", partial(_tiles, 70, 140)),
+        (r"o\d|computer-use", partial(_tiles, 75, 150)),
+        (r"gpt|chatgpt", partial(_tiles, 85, 170)),
         (r"gemini-[3-9]", _gemini_3),
         (r"gemini", _gemini),
         # Opus 4.7 and later see more of an image; for others of their generation it is the safe side.
-        (r"claude-\w+-(4-[789]|[5-9])|claude-[5-9]", _areas(2_576, 4_784)),
+        (r"claude-\w+-(4-[789]|[5-9])|claude-[5-9]", partial(_area, 2_576, 4_784)),
+        # Anything else: its tokens grow with the area, as those of other Claude models.
+        (r"", partial(_area, 1_568, 1_600)),
     )
 )

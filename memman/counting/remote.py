@@ -21,7 +21,7 @@ from cachetools import TLRUCache
 
 from memman.counting.failures import CountFailure, Kind, failure_of
 from memman.counting.flight import Flight, TakenDown
-from memman.counting.validation import check_ready, fingerprint_of
+from memman.counting.validation import check_ready, fingerprint_of, is_plugin_error
 from memman.display import safe_repr
 from memman.entries import MOST_TOKENS, Accuracy, TokenCount
 from memman.errors import CounterUnavailable
@@ -107,7 +107,7 @@ class RemoteTokenCounter:
         )
         self._flights: dict[bytes, Flight] = {}
         # The end of a time without requests, and its cause.
-        self._held: tuple[float, CountFailure] | None = None
+        self._held: tuple[float, CountFailure | None] = (-math.inf, None)
         self._refused_in_a_row = 0
         self._hung: list[Future[Any]] = []
         self.is_ready = False
@@ -179,12 +179,8 @@ class RemoteTokenCounter:
         answer = self._answers.get(key)
         if answer is not None:
             return answer
-        if self._held is not None:
-            until, why = self._held
-            if now < until:
-                return why
-            self._held = None
-        return None
+        until, why = self._held
+        return why if now < until else None
 
     def _start_request(self, key: bytes, now: float) -> Flight | CountFailure:
         """Return a new request, or a failure if none may be made now. Needs the lock."""
@@ -257,9 +253,7 @@ class RemoteTokenCounter:
         if isinstance(error, TakenDown):
             return CountFailure("cancelled", f"the call of {self.fingerprint} was cancelled")
         if error is not None:
-            # A Rust extension's panic is a BaseException; all others are raised.
-            ours = isinstance(error, Exception) or type(error).__name__ == "PanicException"
-            return failure_of(error) if ours else error
+            return failure_of(error) if is_plugin_error(error) else error
         if type(answer) is not int or not 0 <= answer <= MOST_TOKENS:
             said = f"{self.fingerprint} answered {safe_repr(answer, 60)}, which is not a count"
             return CountFailure("malformed", said)

@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
+from memman.counting.tools import Tool, compact
 
-from memman.counting.tools import Tool
-
-_TYPES: Final = {"integer": "number", "object": "object", "null": "null"}
 _DEEPEST: Final = 32  # a schema nested deeper is shown as `any`
 
 
@@ -48,7 +45,7 @@ def _fields(schema: Mapping[str, Any], depth: int) -> Iterator[str]:
             yield from (f"// {line}" for line in description.splitlines())
         mark = "" if name in needed else "?"
         default = known.get("default")
-        tail = f" // default: {_literal(default)}" if default is not None else ""
+        tail = f" // default: {compact(default)}" if default is not None else ""
         yield f"{name}{mark}: {_type(known, depth + 1)},{tail}"
 
 
@@ -57,7 +54,7 @@ def _type(schema: Mapping[str, Any], depth: int) -> str:
         return "any"
     choices = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
     if isinstance(choices, Sequence) and choices:
-        return " | ".join(map(_literal, choices))
+        return " | ".join(map(compact, choices))
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), Sequence):
             inner = (each for each in schema[key] if isinstance(each, Mapping))
@@ -71,8 +68,4 @@ def _type(schema: Mapping[str, Any], depth: int) -> str:
     if kind == "object" or "properties" in schema:
         fields = list(_fields(schema, depth))
         return "\n".join(("{", *fields, "}")) if fields else "object"
-    return _TYPES.get(str(kind), str(kind)) if kind else "any"
-
-
-def _literal(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    return "number" if kind == "integer" else str(kind or "any")

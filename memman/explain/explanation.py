@@ -156,10 +156,8 @@ def _prospect(
 ) -> tuple[str, str]:
     """Return why the window is not compressed further, and the next step."""
     if running:
-        return (
-            "a compression is under way",
-            "it is committed when it is done; entries can be added in the meantime",
-        )
+        then = "it is committed when it is done; entries can be added in the meantime"
+        return "a compression is under way", then
     if not trigger.over:
         if cache is None or not cache.compresses_next or plan is None:
             return "within the limits", _until(trigger)
@@ -169,10 +167,7 @@ def _prospect(
         refused = "nothing by itself: build_context raises BudgetExceeded"
         return "over the limits, and the strategy never compresses", refused
     if waits or plan is None:
-        return (
-            f"over the limits, and {waits}",
-            f"nothing until then; {_context(trigger)}",
-        )
+        return f"over the limits, and {waits}", f"nothing until then; {_context(trigger)}"
     if plan.tokens_after == plan.tokens_before and plan.entries_after == plan.entries_before:
         reason = (
             "over the limits, and nothing can be compressed: "
@@ -182,10 +177,8 @@ def _prospect(
     if trigger.auto_compress:
         reason = "over the limits, and not compressed yet"
         return reason, f"the next add compresses: {_would(plan)}"
-    return (
-        "over the limits, and auto_compress is off",
-        f"nothing by itself; compress would: {_would(plan)}",
-    )
+    reason = "over the limits, and auto_compress is off"
+    return reason, f"nothing by itself; compress would: {_would(plan)}"
 
 
 def _would(plan: CompressionPlan) -> str:

@@ -68,12 +68,12 @@ class Backoff:
 
     __slots__ = (
         "_answered_at", "_began_at", "_calls", "_failed_at", "_failure", "_prepared_at",
-        "_stages", "_stages_failed_at", "_stages_pause", "_strategy", "_summarizer", "_yielded_at",
-        "last_reason", "left_at", "parts", "truncates",
+        "_stages", "_stages_failed_at", "_stages_pause", "_strategy", "_yielded_at", "last_reason",
+        "left_at", "parts", "summarizer", "truncates",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self._summarizer: object = None
+        self.summarizer: object = None  # whose failures these are
         self._calls = _breaker()
         self._began_at: Progress = (0, 0)  # the plan
         self._failure: Rest | None = None  # of this plan
@@ -95,15 +95,11 @@ class Backoff:
     def begin(self, summarizer: object, progress: Progress) -> None:
         """Begin a plan: its failing calls are one failure. Another summarizer has no failures."""
         self._failure, self._began_at = None, progress
-        if summarizer is not self._summarizer:
-            self._summarizer, self._answered_at = summarizer, None
+        if summarizer is not self.summarizer:
+            self.summarizer, self._answered_at = summarizer, None
             self._calls.record_success()
             self.truncates = False
             self.parts.clear()
-
-    def knows(self, summarizer: object) -> bool:
-        """Whether the failures are those of this summarizer."""
-        return summarizer is self._summarizer
 
     def record_failure(self, now: datetime, reason: str) -> Rest:
         """Count a plan for which the summarizer gave nothing useful."""
@@ -202,7 +198,7 @@ class Backoff:
     @property
     def is_new(self) -> bool:
         """Whether there is nothing to remember: no compression was tried."""
-        tried = self._summarizer or self._stages or self._prepared_at or self._yielded_at
+        tried = self.summarizer or self._stages or self._prepared_at or self._yielded_at
         return not (tried or self.last_reason)
 
     def leave(self, progress: Progress) -> None:

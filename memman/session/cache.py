@@ -20,6 +20,7 @@ from memman.session.store import CLOSED
 _CHECK_EVERY = 32  # openings: adding up the sizes of all windows takes time
 _SLACK = 10  # a tenth below a limit: so that not every opening sorts all sessions
 _MOST_BACKOFFS = 1_000  # of evicted sessions
+_ENTRY_BYTES = 1_000  # of the objects around an entry in the window
 
 
 class SessionCache:
@@ -117,7 +118,7 @@ class SessionCache:
         if not surplus and self._openings % _CHECK_EVERY:
             return
         ranked = sorted(self, key=lambda session: session.used_at)
-        excess = _excess(sum(session.log.held_bytes for session in ranked), config.max_live_bytes)
+        excess = _excess(sum(_held(session) for session in ranked), config.max_live_bytes)
         ttl = config.session_ttl
         for session in ranked:
             stale = ttl is not None and opened.used_at - session.used_at > ttl
@@ -125,7 +126,7 @@ class SessionCache:
                 break
             if session is opened or not session.is_idle:
                 continue
-            surplus, excess = surplus - 1, excess - session.log.held_bytes
+            surplus, excess = surplus - 1, excess - _held(session)
             self._evict(session, opened)
 
     def _evict(self, session: Session, opened: Session) -> None:
@@ -138,6 +139,12 @@ class SessionCache:
         if len(self._backoffs) > _MOST_BACKOFFS:
             self._backoffs.popitem(last=False)
         opened.outbox.notify(events.SessionEvicted(session_id=session.id))
+
+
+def _held(session: Session) -> int:
+    """Estimate the bytes of a session's window: four a token, and the objects around its entries."""
+    window = session.log.window
+    return 4 * window.tokens + _ENTRY_BYTES * len(window.items)
 
 
 def _excess(held: int, most: int | None) -> int:

@@ -39,19 +39,19 @@ class Feed:
             session_id = check_id(session_id, "session_id")
             after = _seq(after)
         self.session_id = session_id
-        self._after: Any = after  # a seq of one session, or a cursor of all
+        self.after: Any = after  # a seq of one session, or a cursor of all; false at the beginning
 
     async def page(self, limit: int) -> list[FeedItem]:
         """Return the next records, at most `limit`."""
         limit = min(limit, _MOST)
         if self.session_id is None:
-            items = list(await self._shared.store.feed(self._after, limit))
+            items = list(await self._shared.store.feed(self.after, limit))
             if items:
-                self._after = items[-1].cursor
+                self.after = items[-1].cursor
         else:
             items = await self._of_session(self.session_id, limit)
             if items:
-                self._after = items[-1].seq
+                self.after = items[-1].seq
         return items
 
     async def _of_session(self, session_id: str, limit: int) -> list[FeedItem]:
@@ -59,20 +59,15 @@ class Feed:
         state = await store.state(session_id)
         if state is None:
             raise no_session(session_id)
-        if self._after > state[0]:
+        if self.after > state[0]:
             raise InvalidInput(
                 f"session {session_id!r} has {state[0]} records and never had one behind "
-                f"{self._after}: it was deleted and created again, or the place is another session's"
+                f"{self.after}: it was deleted and created again, or the place is another session's"
             )
-        if self._after == state[0]:
+        if self.after == state[0]:
             return []
-        found = await store.read(session_id, self._after, limit)
+        found = await store.read(session_id, self.after, limit)
         return [FeedItem(session_id, seq, record, str(seq)) for seq, record in found]
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether the cursor is after a record."""
-        return bool(self._after)
 
 
 class Follower:
@@ -133,7 +128,7 @@ class Follower:
         try:
             return await self._read(_PAGE)
         except SessionNotFound:
-            if self._feed.has_begun:
+            if self._feed.after:
                 raise
             return []  # not begun yet
         except StoreError:

@@ -208,12 +208,8 @@ class CompressionPolicy:
         ), rest
 
     def _goal(self, request: CompressionRequest, asks: bool) -> Goal:
-        resolved, window, target_tokens = (
-            self._log.resolved,
-            self._log.window,
-            request.target_tokens,
-        )
-        budget = resolved.budget
+        resolved, window = self._log.resolved, self._log.window
+        target_tokens, budget = request.target_tokens, resolved.budget
         if target_tokens is not None:
             if target_tokens > budget.max_tokens:
                 raise InvalidInput(
@@ -328,7 +324,7 @@ class CompressionPolicy:
 
         `share` is that of the range from target to limit that must be filled.
         """
-        if not self.backoff.knows(self._summarizer()):
+        if self.backoff.summarizer is not self._summarizer():
             return False
         return self.backoff.answered_recently(self._log.progress, self._log.resolved.budget, share)
 
@@ -378,7 +374,7 @@ class CompressionPolicy:
 
     def _pause(self, summarizer: Asker | None, request: CompressionRequest) -> Rest | None:
         """Return the pause of the summarizer that holds for this request."""
-        if summarizer is None or not self.backoff.knows(summarizer):
+        if summarizer is None or summarizer is not self.backoff.summarizer:
             return None
         rest = self.backoff.rest(self._shared.clock())
         if rest is None or rest.open:

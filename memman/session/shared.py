@@ -206,10 +206,13 @@ class Shared:
     def _time(self) -> float:
         return self.clock().timestamp()
 
-    def resolved(self, settings: Mapping[str, Any], untrusted: frozenset[str]) -> ResolvedConfig:
-        """Return the manager's settings combined with a session's own, if it has any."""
-        if settings:
-            return self._resolve(self.config.updated(self.effective(settings, untrusted)))
+    def resolved(
+        self, settings: Mapping[str, Any], untrusted: frozenset[str], model: str | None = None
+    ) -> ResolvedConfig:
+        """Return the manager's settings combined with a session's own, for a `model` in place of theirs."""
+        if settings or model is not None:
+            config = self.config.updated(self.effective(settings, untrusted))
+            return self._resolve(config if model is None else config.updated({"model": model}))
         # In this order: another thread may change both.
         version, known = self.version, self._resolved
         if known is None or known[0] != version:

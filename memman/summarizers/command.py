@@ -125,6 +125,9 @@ class CommandSummarizer:
     def _started(self) -> Popen[bytes]:
         from subprocess import PIPE, Popen
 
+        env = None  # all variables, as they are now
+        if self._env is not None:
+            env = {name: value for name, value in os.environ.items() if name in self._env}
         try:
             # A new session is a new process group, which can be killed as one.
             return Popen(
@@ -133,16 +136,10 @@ class CommandSummarizer:
                 stdout=PIPE,
                 stderr=PIPE,
                 start_new_session=True,
-                env=self._environment(),
+                env=env,
             )
         except (OSError, ValueError) as error:
             raise SummarizerUnavailable(f"{self._program} cannot be run: {error}") from None
-
-    def _environment(self) -> dict[str, str] | None:
-        """Return the variables that the program gets, as they are now; None for all of them."""
-        if self._env is None:
-            return None
-        return {name: value for name, value in os.environ.items() if name in self._env}
 
     def _fail(self, status: int, last_words: Future[bytes]) -> NoReturn:
         how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"

@@ -164,11 +164,7 @@ class CounterConformance(CounterSpecConformance):
 
     def counts(self, texts: Sequence[str], counter: LocalCounter | None = None) -> list[int]:
         """Return the counts of a counter, a new one by default; fail after the deadline."""
-
-        def ask() -> list[int]:
-            return (counter or self.make_counter()).count_texts(texts)
-
-        return finished(ask, self.deadline)
+        return finished(lambda: (counter or self.make_counter()).count_texts(texts), self.deadline)
 
     def count(self, text: str) -> int:
         """Return the count of one text by the counter under test."""

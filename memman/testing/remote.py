@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
+from operator import attrgetter
 from time import monotonic
 from typing import Any
 
@@ -31,49 +32,39 @@ _SLACK = 0.3  # seconds over a deadline that still pass
 _AMPLE = 20.0  # seconds, in laws that do not wait: the first call imports an SDK
 _TRIES = 3  # a busy machine may spoil one measurement, hardly three
 _Price = Callable[[Mapping[str, Any]], "TokenCount | CountFailure"]
+_Door = Callable[[RemoteTokenCounter], _Price]
 _NONSENSE = Answer(200, b"<html>not what you asked for</html>")
-
-
-class _Timer:
-    """Real time, and any time that a law adds."""
-
-    def __init__(self) -> None:
-        self.passed = 0.0
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        self.passed += seconds
-
-    def __call__(self) -> float:
-        return monotonic() + self.passed
 
 
 class Trial:
     """One counter with its `RemoteTokenCounter` and the server.
 
-    `price` is the sync or the async method, `timer` the counter's.
+    The counter's time is real time, and any time that a law adds.
     """
 
     def __init__(self, counter: RemoteCounter, model: str, server: LoopbackServer) -> None:
         self.counter = counter
         self.server = server
-        self.timer = _Timer()
+        self._passed = 0.0
         self._model = model_ref(model)
         self.meter = self.metered(_AMPLE)
 
     def metered(self, timeout: float) -> RemoteTokenCounter:
         """Return another `RemoteTokenCounter` of the same counter."""
-        return RemoteTokenCounter(self.counter, self._model, timeout=timeout, timer=self.timer)
+        return RemoteTokenCounter(self.counter, self._model, timeout=timeout, timer=self._now)
+
+    def _now(self) -> float:
+        return monotonic() + self._passed
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for the counter."""
+        self._passed += seconds
 
     @property
     def asked(self) -> int:
         """The number of received requests."""
         assert not self.server.astray, f"requests went to {self.server.astray}"
         return len(self.server.received)
-
-
-def _sync(meter: RemoteTokenCounter) -> _Price:
-    return meter.price
 
 
 def _async(meter: RemoteTokenCounter) -> _Price:
@@ -83,7 +74,7 @@ def _async(meter: RemoteTokenCounter) -> _Price:
     return lambda rendered: asyncio.run(ask(rendered))
 
 
-_DOORS = (_sync, _async)
+_DOORS: tuple[_Door, ...] = (attrgetter("price"), _async)
 
 
 class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
@@ -138,8 +129,8 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
     # ------------------------------------------------------------ numbers
 
     def test_the_providers_number_is_the_count(self) -> None:
-        for runtime, trial in self._each(self.success(4711)):
-            answer = runtime(trial.meter)(self.make_request("hi"))
+        for price, trial in self._each(self.success(4711)):
+            answer = price(self.make_request("hi"))
             assert isinstance(answer, TokenCount), answer
             assert (answer.tokens, answer.method) == (4711, "api")
             assert answer.counter == trial.counter.fingerprint
@@ -164,7 +155,7 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
 
     def test_every_text_of_the_request_reaches_the_provider(self) -> None:
         rendered = self.make_request("Where did we leave off?")
-        for _runtime, received in self._sent(rendered):
+        for _price, received in self._sent(rendered):
             said = values_of(received.body, str)
             for text in values_of([rendered["messages"], rendered["system"]], str):
                 assert any(text in each for each in said), f"{text!r} was not sent"
@@ -175,14 +166,14 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
         texts = [leaf for keys, leaf in leaves(rendered["tools"]) if not named.isdisjoint(keys)]
         names = values_of(texts, str)
         assert names, "make_request has no tool with a name"
-        for _runtime, received in self._sent(rendered):
+        for _price, received in self._sent(rendered):
             said = values_of(received.body, str)
             for name in names:
                 assert name in said, f"the tool's {name!r} was not sent"
 
     def test_the_model_is_sent_in_the_spelling_of_the_request(self) -> None:
         rendered = self.make_request("hi")
-        for _runtime, received in self._sent(rendered):
+        for _price, received in self._sent(rendered):
             sent = [received.path, *values_of(received.body, str)]
             assert any(rendered["model"] in each for each in sent), (
                 f"{rendered['model']} is in none"
@@ -190,8 +181,8 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
 
     def test_a_request_without_system_and_tools_is_counted(self) -> None:
         bare = {**self.make_request("hi"), "system": None, "tools": []}
-        for runtime, trial in self._each(self.success(3)):
-            assert _tokens(runtime(trial.meter)(bare)) == 3
+        for price, trial in self._each(self.success(3)):
+            assert _tokens(price(bare)) == 3
             assert not values_of(trial.server.received[0].body, type(None)), (
                 "what is not there is sent"
             )
@@ -199,7 +190,7 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
     def test_the_request_is_not_changed(self) -> None:
         rendered = self.make_request("hi")
         before = copy.deepcopy(rendered)
-        for _runtime, _received in self._sent(rendered):
+        for _price, _received in self._sent(rendered):
             assert rendered == before
 
     # ------------------------------------------------------------ failures
@@ -207,69 +198,59 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
     def test_a_limit_is_kept_until_the_provider_wants_to_be_asked_again(self) -> None:
         limited = self.failure(429, {"retry-after": "7"})
         wait = 7.0 if self.reads_retry_after else 30.0
-        for runtime, trial in self._each(limited, self.success(5)):
-            price = runtime(trial.meter)
-            first = price(self.make_request("one"))
-            assert isinstance(first, CountFailure), first
-            assert first.kind == "limited", first
+        for price, trial in self._each(limited, self.success(5)):
+            first = _failure(price(self.make_request("one")), "limited")
             assert not self.reads_retry_after or first.retry_after == wait
-            trial.timer.advance(wait - 2)
+            trial.advance(wait - 2)
             assert isinstance(price(self.make_request("two")), CountFailure)
             assert trial.asked == 1
-            trial.timer.advance(3)
+            trial.advance(3)
             assert isinstance(price(self.make_request("two")), TokenCount)
 
     def test_a_failure_of_the_provider_is_a_reason_and_one_request(self) -> None:
         for status in (500, 503, 529):
-            for runtime, trial in self._each(self.failure(status)):
-                answer = runtime(trial.meter)(self.make_request("hi"))
-                assert isinstance(answer, CountFailure), answer
-                assert answer.kind == "server", answer
-                assert answer.reason
+            for price, trial in self._each(self.failure(status)):
+                assert _failure(price(self.make_request("hi")), "server").reason
                 assert trial.asked == 1, f"{trial.asked} requests for one count: retries are on"
 
     def test_refused_credentials_are_told_and_nobody_asks_again(self) -> None:
-        for runtime, trial in self._each(self.failure(401)):
-            price = runtime(trial.meter)
-            answers = [price(self.make_request(text)) for text in ("one", "two")]
-            assert all(isinstance(each, CountFailure) and each.kind == "denied" for each in answers)
+        for price, trial in self._each(self.failure(401)):
+            for text in ("one", "two"):
+                _failure(price(self.make_request(text)), "denied")
             assert trial.asked == 1
 
     def test_an_answer_that_is_no_count_is_a_failure(self) -> None:
         wrong = [self.success(each) for each in ("many", -1, None)]
         for answer in (_NONSENSE, Answer(200, {}), Answer(200, []), *wrong):
-            for runtime, trial in self._each(answer):
-                found = runtime(trial.meter)(self.make_request("hi"))
+            for price, _trial in self._each(answer):
+                found = price(self.make_request("hi"))
                 assert isinstance(found, CountFailure), f"{answer.body!r} was taken for {found}"
                 assert found.kind in ("malformed", "failed"), found
 
     def test_a_model_that_is_not_supported_is_remembered(self) -> None:
-        for runtime, trial in self._each(self.unsupported()):
-            price = runtime(trial.meter)
-            answers = [price(self.make_request(text)) for text in ("one", "two", "three")]
-            assert all(isinstance(each, CountFailure) for each in answers), answers
-            assert all(each.kind == "unsupported" for each in answers), answers  # type: ignore[union-attr]  # all are, see above
+        for price, trial in self._each(self.unsupported()):
+            for text in ("one", "two", "three"):
+                _failure(price(self.make_request(text)), "unsupported")
             assert trial.asked == self.unsupported_requests
 
     # ------------------------------------------------------------ time
 
     def test_a_provider_that_never_answers_costs_the_deadline(self) -> None:
-        for runtime in _DOORS:
-            late = self._late(runtime)
+        for door in _DOORS:
+            late = self._late(door)
             for _ in range(_TRIES - 1):
-                late = late if late < _SLACK else self._late(runtime)
+                late = late if late < _SLACK else self._late(door)
             assert late < _SLACK, f"{late:.2f} s over a deadline of {_DEADLINE} s"
 
-    def _late(self, runtime: Callable[[RemoteTokenCounter], _Price]) -> float:
+    def _late(self, door: _Door) -> float:
         """Return the seconds by which a hang exceeds the deadline, with a warm SDK."""
         with self._trial(self.success(1), Answer(never=True)) as trial:
-            runtime(trial.meter)(self.make_request("warm"))
-            price = runtime(trial.metered(_DEADLINE))
+            door(trial.meter)(self.make_request("warm"))
+            price = door(trial.metered(_DEADLINE))
             began = monotonic()
             answer = price(self.make_request("hi"))
             took = monotonic() - began
-            assert isinstance(answer, CountFailure), answer
-            assert answer.kind == "network", answer
+            _failure(answer, "network")
             assert trial.asked <= 2
             # On a busy machine the deadline may pass before the request is sent: nothing was measured.
             return took - _DEADLINE if trial.asked == 2 else inf
@@ -290,8 +271,8 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
             assert took < _DEADLINE + 2, "the call goes on after its time-out"
 
     def test_a_slow_answer_within_the_deadline_is_taken(self) -> None:
-        for runtime, trial in self._each(delayed(self.success(9), 0.1)):
-            answer = runtime(trial.meter)(self.make_request("hi"))
+        for price, _trial in self._each(delayed(self.success(9), 0.1)):
+            answer = price(self.make_request("hi"))
             assert isinstance(answer, TokenCount), answer
             assert answer.latency >= 0.1
 
@@ -317,21 +298,20 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
             assert trial.asked == 1
 
     def test_an_answer_is_kept_until_it_expires(self) -> None:
-        for runtime, trial in self._each(self.success(5), self.success(6)):
-            price, rendered = runtime(trial.meter), self.make_request("hi")
+        for price, trial in self._each(self.success(5), self.success(6)):
+            rendered = self.make_request("hi")
             assert _tokens(price(rendered)) == _tokens(price(rendered)) == 5
             assert trial.asked == 1
-            trial.timer.advance(301)
+            trial.advance(301)
             assert _tokens(price(rendered)) == 6
 
     def test_an_endpoint_that_keeps_failing_is_left_alone_and_asked_again_later(self) -> None:
-        for runtime, trial in self._each(self.failure(500)):
-            price = runtime(trial.meter)
+        for price, trial in self._each(self.failure(500)):
             for number in range(5):
                 assert isinstance(price(self.make_request(f"{number}")), CountFailure)
             assert trial.asked == 3
             trial.server.answer_with(self.success(5))
-            trial.timer.advance(31)
+            trial.advance(31)
             assert _tokens(price(self.make_request("again"))) == 5
             assert _tokens(price(self.make_request("and again"))) == 5
 
@@ -362,22 +342,26 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
             finally:
                 self.close_counter(counter)
 
-    def _each(
-        self, *answers: Answer
-    ) -> Iterator[tuple[Callable[[RemoteTokenCounter], _Price], Trial]]:
-        """Yield a trial for each API, sync and async."""
-        for runtime in _DOORS:
+    def _each(self, *answers: Answer) -> Iterator[tuple[_Price, Trial]]:
+        """Yield each API, sync and async, with a trial of its own."""
+        for door in _DOORS:
             with self._trial(*answers) as trial:
-                yield runtime, trial
+                yield door(trial.meter), trial
 
-    def _sent(self, rendered: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-        """Return the requests that the server received, for each API."""
-        for runtime, trial in self._each(self.success(1)):
-            assert _tokens(runtime(trial.meter)(rendered)) == 1
+    def _sent(self, rendered: dict[str, Any]) -> Iterator[tuple[_Price, Any]]:
+        """Yield each API with the request that the server received."""
+        for price, trial in self._each(self.success(1)):
+            assert _tokens(price(rendered)) == 1
             assert trial.asked == 1
-            yield runtime, trial.server.received[0]
+            yield price, trial.server.received[0]
 
 
 def _tokens(answer: TokenCount | CountFailure) -> int:
     assert isinstance(answer, TokenCount), answer
     return answer.tokens
+
+
+def _failure(answer: TokenCount | CountFailure, kind: str) -> CountFailure:
+    assert isinstance(answer, CountFailure), answer
+    assert answer.kind == kind, answer
+    return answer

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any
@@ -279,10 +280,7 @@ def _ask(subject: Summarizer, request: SummaryRequest | None = None) -> SummaryR
 
 def _outcome(subject: Summarizer, request: SummaryRequest) -> SummaryReply | Exception:
     """Return the reply or the error, called as the manager of its kind does."""
-
-    def call() -> Any:
-        return subject.summarize(request)
-
+    call: Any = partial(subject.summarize, request)
     try:
         if is_async_callable(subject.summarize):
             runtime = AsyncRuntime()
