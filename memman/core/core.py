@@ -109,8 +109,8 @@ class Core:
             counter=resolver.counter,
             remote=resolver.remote,
             limits=resolver.limits,
-            prices=resolver.prices,
-            binds=resolver.binds,
+            prices=lambda name: resolver.models.prices(name),
+            binds=lambda name: name is not None and resolver.models.binds(name),
             warn_unknown=resolver.warn_unknown,
             summarizer=self._summarizer_for,
             format=form.name,
@@ -227,12 +227,29 @@ class Core:
         self.summarizers.check(config.summarizer, (managers or self.shared.config).summarizer)
         self.resolver.counter(config)
 
+    def tell_window(self, model: str | None, window: int | None) -> None:
+        """Lower the limits of a model to a window that the caller knows. Raises `InvalidInput`."""
+        if window is None:
+            return
+        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+            raise InvalidInput(f"window must be a number of tokens, not {safe_repr(window, 60)}")
+        name = model or self.shared.config.model or ""
+        info = self.resolver.models.within(name, window, self.today)
+        if info is not None:
+            self.learn_limits(name, info)
+
+    @property
+    def today(self) -> str:
+        """The date, as the limits of a model have it."""
+        return f"{self.shared.clock():%Y-%m-%d}"
+
     def learn_limits(self, model: str, info: ModelInfo) -> None:
         """Change the limits of a model, unless settings contradict them."""
         with self.shared.settings_lock:
             before = self.resolver.models
             self.resolver.use_models(before.with_limits(model, info))
             try:
+                resolve_budget(self.shared.config, info.limits)
                 self._configure(self.shared.config)
             except BaseException:
                 self.resolver.use_models(before)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -16,7 +17,7 @@ from typing import Any, Literal, overload
 from memman import events
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
 from memman.compression import CompressionPlan
-from memman.config import MemoryConfig
+from memman.config import MemoryConfig, resolve_budget, usable_input
 from memman.core.arguments import (
     check_adding,
     check_entry_ids,
@@ -37,8 +38,9 @@ from memman.core.arguments import (
 from memman.core.core import Core
 from memman.core.token_counts import TokenCounting
 from memman.core.unstored import Unstored
+from memman.counting.lookup import SMALLEST_WINDOW
 from memman.counting.media import media_fault
-from memman.counting.usage import BilledTokens, billed_tokens, given_tokens, usage_of
+from memman.counting.usage import billed_tokens, given_tokens, usage_of
 from memman.display import safe_repr
 from memman.entries import (
     NO_JSON,
@@ -60,6 +62,7 @@ from memman.formats.lenient import read_messages, with_notes
 from memman.formats.parts import read_compaction
 from memman.formats.plain import (
     cleared_tokens,
+    is_compacted,
     is_empty_reply,
     plain_message,
     reported_usage,
@@ -73,7 +76,7 @@ from memman.records import UsageReported
 from memman.results import Context, EntryState, Hit, OverflowResult, SessionStats, Summary
 from memman.runtime.observation import Observer, Operation, observed
 from memman.session import CompressionRequest, OnConflict, Session
-from memman.spend import Spend, total_spend
+from memman.spend import BilledTokens, Spend, total_spend
 
 logger = logging.getLogger("memman")
 State = SessionState | Mapping[str, Any] | str | bytes
@@ -323,10 +326,13 @@ class AsyncMethods:
             return None
 
     def _usage_record(
-        self, billed: BilledTokens, model: str | None, response: Any
+        self, calls: tuple[BilledTokens, ...], model: str | None, response: Any
     ) -> UsageReported:
         shared, cleared = self._core.shared, cleared_tokens(response)
-        return usage_of(billed, shared.new_id(), shared.clock(), model, cleared)
+        if is_compacted(response):
+            calls = (BilledTokens(), *calls)
+        name = response_id(response)
+        return usage_of(calls, shared.new_id(), shared.clock(), model, cleared, name)
 
     async def record_usage(
         self,
@@ -339,29 +345,38 @@ class AsyncMethods:
         cached_tokens: int | None = None,
         cache_written_tokens: int | None = None,
         cache_written_1h_tokens: int | None = None,
+        total_tokens: int | None = None,
     ) -> None:
         """Record the usage that the provider reported for the last request, and calibrate counts by it.
 
-        `add_messages` does this for a whole response. The request is priced now if the model's prices are
-        known. The recorded `input_tokens` include those read from
-        the provider's cache and written to it, whichever provider reported them.
+        `add_messages` does this for a whole response; the same response given here as well changes nothing,
+        as it is known by its id. The request is priced now if the model's prices are known. The recorded
+        `input_tokens` include those read from the provider's cache and written to it, whichever provider
+        reported them. Calls that a provider makes by itself, to compact the conversation or with another
+        model, are recorded and priced apart.
 
         Args:
             session_id: must exist.
-            usage: a response of the OpenAI, Anthropic, Google or Bedrock SDK, its usage object or dict, or
-                the number of input tokens. Without it, pass numbers.
-            model: the model that the request was sent to; the session's by default.
+            usage: a response of the OpenAI, Anthropic, Google or Bedrock SDK, the list of its chunks, its
+                usage object or dict, or the number of input tokens. Without it, pass numbers. A usage
+                alone has no id: it counts each time. A number in it that memman does not know is reported
+                by one warning.
+            model: the model that the request was sent to; that of the last context by default.
             input_tokens: all tokens of the request, cached or not.
             output_tokens: the tokens of the reply.
             cached_tokens: those of the input that were read from the provider's cache.
             cache_written_tokens: those of the input that were written to it.
             cache_written_1h_tokens: those of them that it keeps for an hour.
+            total_tokens: all tokens of the request and its reply, as reported. If it shows that
+                `input_tokens` leaves out the cached ones, they are added.
 
         Raises:
             InvalidInput: there are no input tokens, or fewer than cached ones; nothing was changed.
             SessionNotFound: the session does not exist.
         """
         model = None if model is None else check_model(model)
+        if isinstance(usage, list | tuple):
+            usage = whole(usage)
         reported = reported_usage(usage)  # None unless it is a whole response
         billed = given_tokens(
             usage if reported is None else reported,
@@ -370,48 +385,61 @@ class AsyncMethods:
             cached_tokens=cached_tokens,
             cache_written_tokens=cache_written_tokens,
             cache_written_1h_tokens=cache_written_1h_tokens,
+            total_tokens=total_tokens,
         )
         record = self._usage_record(billed, model, usage)
         await (await self._core.sessions.existing(session_id)).record_usage(record)
 
     async def record_overflow(
-        self, error: BaseException | str, *, model: str | None = None
+        self, error: BaseException | str, *, model: str | None = None, tokens: int | None = None
     ) -> OverflowResult:
         """Learn a model's limit from a provider's error about a request that was too long.
 
-        From then on, this manager's budgets for that model stay within the limit; a larger `max_tokens` is
-        lowered, with a warning. Nothing is stored.
+        From then on, this manager's budgets for that model alone stay within the limit; a larger
+        `max_tokens` is lowered, with a warning. If the error names no limit, or one that the refused
+        request was within, the limit becomes three quarters of that request: build it again until it is
+        accepted. Nothing is stored.
 
         Args:
             error: the exception of the provider's SDK, or its text.
-            model: the model of the request; the manager's by default.
+            model: the model of the request; the manager's by default. Requests without any model have a
+                limit of their own.
+            tokens: of the refused request, as `Context.tokens` has them; the model's budget by default.
 
         Returns:
-            Whether the error is an overflow, and the current limits; they are None, and nothing was
-            changed, if the error names no limit. For a refused thought, what the request needs instead.
+            Whether the error is an overflow, and the limits from now on; None if nothing was learned,
+            because the request was smaller than any window. For a refused thought, what the request needs
+            instead.
 
         Raises:
-            InvalidInput: no model is set or given, or `error` is neither an exception nor text.
+            InvalidInput: `error` is neither an exception nor text, or `tokens` is no number of tokens.
             ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
         """
         if not isinstance(error, BaseException | str):
             raise InvalidInput(
                 f"error must be an exception or its text, not {safe_repr(error, 60)}"
             )
-        name = self._core.shared.config.model if model is None else model
-        if name is None:
-            raise InvalidInput("whose limit is it? Pass model=, or give the manager a model")
-        name = check_model(name)
+        if tokens is not None and (type(tokens) is not int or tokens < 1):
+            raise InvalidInput(f"tokens must be a number of tokens, not {safe_repr(tokens, 60)}")
+        config, models = self._core.shared.config, self._core.resolver.models
+        name = config.model or "" if model is None else check_model(model)
         from memman.counting import parse_overflow, refuses_thought
 
         overflow = parse_overflow(error)
         if overflow is None:
             needs = needs_of(self._core.shared.format) if refuses_thought(error) else {}
             return OverflowResult(overflow=False, needs=needs)
-        today = f"{self._core.shared.clock():%Y-%m-%d}"
-        info = self._core.resolver.models.taught(name, overflow, today)
-        if info is not None:
-            self._core.learn_limits(name, info)
+        info = models.taught(name, overflow, self._core.today)
+        if info is None or (tokens or sys.maxsize) <= usable_input(
+            info.limits, config.reserve_output
+        ):
+            refused = tokens or resolve_budget(config, self._core.resolver.limits(name)).max_tokens
+            if refused < SMALLEST_WINDOW:  # whatever the reason, it was not too long
+                return OverflowResult(overflow=True, requested=overflow.requested)
+            info = models.shortened(name, refused, config.reserve_output, self._core.today)
+        self._core.learn_limits(name, info)
+        whose, most = f"{name!r}" if name else "a request without a model", info.max_input
+        logger.warning("%s: at most %d tokens of input from now on (%s)", whose, most, info.source)
         return OverflowResult(overflow=True, limits=info, requested=overflow.requested)
 
     # ------------------------------------------------------------ compressing
@@ -557,6 +585,7 @@ class AsyncMethods:
         complete: bool = True,
         cache: Literal["auto"] | None = None,
         missing_ok: bool = False,
+        window: int | None = None,
     ) -> Context:
         """Return the context to send to the model, valid in `format` and within `budget`. Changes nothing.
 
@@ -564,7 +593,9 @@ class AsyncMethods:
             session_id: must exist, unless `missing_ok`.
             format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
                 "langchain", "text", or a plugin's; the manager's by default.
-            model: another model than the session's; its counter and reported usage price the window.
+            model: the model of this request; the manager's by default. Its window is the budget, and its
+                counter and reported usage price the entries. If the manager has no model, or if this one
+                is asked in two turns in a row, compressions follow its window too.
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt before the session's own system messages: a text, Anthropic's list of
                 blocks, or Gemini's `Content`; `Context.system` has its text.
@@ -581,6 +612,8 @@ class AsyncMethods:
                 `Context.tools`, too. With OpenAI's formats, `Context.prompt_cache_key` is set; the others
                 need nothing. Nothing is marked with `cache_ttl=None`.
             missing_ok: return an empty context if the session does not exist.
+            window: the tokens of this model's context window, if a framework or a local server knows them:
+                they lower the limits that are known, for all later requests to the model.
 
         Raises:
             BudgetExceeded: pinned entries, system messages or the clipped newest exchange do not fit.
@@ -594,6 +627,7 @@ class AsyncMethods:
         request = context_request(
             form, model, budget, system, tools, system_inline, entries, complete, cache
         )
+        core.tell_window(model, window)
         try:
             return await (await core.sessions.existing(session_id)).build(request)
         except SessionNotFound:
@@ -612,6 +646,7 @@ class AsyncMethods:
         tools: Sequence[Mapping[str, Any]] | None = None,
         system_inline: bool = True,
         cache: Literal["auto"] | None = None,
+        window: int | None = None,
     ) -> Context:
         """Return a list of messages as a context, trimmed if it does not fit. Stores nothing.
 
@@ -625,6 +660,7 @@ class AsyncMethods:
         The other arguments and the errors are those of `build_context`.
         """
         core = self._core
+        core.tell_window(model, window)
 
         async def fit() -> Context:
             form, entries = Unstored(core.shared, core.resolver).whole(messages, format)

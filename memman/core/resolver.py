@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from memman.config import UNKNOWN_MODEL_TOKENS, MemoryConfig
 from memman.counting import Models, TokenCounter, builtin_specs, known_limits, model_ref, resolve
 from memman.counting.counter import CallableCounter
 from memman.counting.estimator import estimator_for
+from memman.counting.limits import ASSUMED
 from memman.counting.resolution import resolve_remote
 from memman.counting.validation import fingerprint_of, valid_specs
 from memman.display import did_you_mean, warn_once
@@ -21,7 +23,7 @@ from memman.formats import builtin_format, builtin_formats, candidates, detect_f
 from memman.formats import format_named as named
 from memman.formats.lenient import PlainMessage, parsed_messages
 from memman.plugins import Plugins, shared_plugins
-from memman.protocols import CounterSpec, Format, ModelRef, Prices
+from memman.protocols import CounterSpec, Format, ModelRef
 from memman.runtime.base import is_async_callable, refuse_async_port
 from memman.session.shared import Remote
 
@@ -46,11 +48,11 @@ class Resolver:
         self._plugins = plugins
         self.models = Models(plugins)
         self._counters: dict[tuple[str | None, bool], TokenCounter] = {}
-        self._remotes: dict[str, Remote | None] = {}
+        self._remote_of = cache(self._resolved_remote)
         # By fingerprint: an endpoint's models share one.
         self._breakers: dict[str, CircuitBreaker] = {}
         self._formats: dict[str, Format] = {}  # filled on first use
-        self._unknown: set[tuple[str, bool]] = set()  # looked up by `warn_unknown`
+        self._checked: set[tuple[str, bool]] = set()  # looked up by `warn_unknown`
 
     def use_models(self, models: Models) -> None:
         """Replace the known models and their limits."""
@@ -86,9 +88,7 @@ class Resolver:
         """Return the remote counter of a model if the policy uses one."""
         if config.count_policy != "confirm" or config.model is None:
             return None
-        if config.model not in self._remotes:
-            self._remotes[config.model] = self._resolved_remote(config.model)
-        return self._remotes[config.model]
+        return self._remote_of(config.model)
 
     def _resolved_remote(self, name: str) -> Remote | None:
         model = self.models.ref(name)
@@ -108,34 +108,36 @@ class Resolver:
         return Remote(pricing, form)
 
     def limits(self, model: str | None) -> tuple[int, int, int] | None:
-        """Return (context, max_input, max_output) of a model in tokens; None if they are unknown."""
-        if model is None:
-            return None
-        info = self.models.info(model)
-        return None if info is None else (info.context, info.max_input, info.max_output)
+        """Return (context, max_input, max_output) of a model in tokens; None if they are unknown.
 
-    def prices(self, model: str) -> Prices | None:
-        """Return the prices of a model; None if they are unknown."""
-        return self.models.prices(model)
-
-    def binds(self, model: str | None) -> bool:
-        """Return whether a model binds its thoughts to what preceded them; False without a model."""
-        return model is not None and self.models.binds(model)
+        Those of requests without a model may have been learned from a refusal.
+        """
+        info = self.models.info(model or "")
+        return None if info is None else info.limits
 
     def warn_unknown(self, config: MemoryConfig) -> None:
-        """Warn once about a model with unknown limits if none are set or it seems misspelt."""
+        """Warn once about a model with unknown limits if none are set or it seems misspelt.
+
+        Limits of its family or of a local server's default are unknown, too.
+        """
         model, unlimited = config.model, config.max_tokens is None
-        if model is None or self.limits(model) is not None or (model, unlimited) in self._unknown:
+        if model is None or (model, unlimited) in self._checked:
             return
-        self._unknown.add((model, unlimited))
+        self._checked.add((model, unlimited))
+        info = self.models.info(model)
+        if info is not None and not (unlimited and info.source.startswith(ASSUMED)):
+            return
         ref = self.models.ref(model)
         hint = "" if ref.family else did_you_mean(ref.name, model_names())
         if hint or unlimited:
-            assumed = f" {UNKNOWN_MODEL_TOKENS:,} tokens are assumed;" if unlimited else ""
+            tokens, why = (
+                (info.max_input, info.source) if info else (UNKNOWN_MODEL_TOKENS, "assumed")
+            )
+            assumed = f" {tokens:,} tokens are {why};" if unlimited else ""
             warn_once(
                 "memman",
-                f"no limits are known for model {model!r}{hint or ':'}{assumed} give max_tokens or "
-                "model_info if the name is right",
+                f"no limits are known for model {model!r}{hint or ':'}{assumed} if the name is right, "
+                "write MemoryManager(config=MemoryConfig(max_tokens=...)) or give model_info=",
             )
 
     def format_named(self, name: str) -> Format:

@@ -18,8 +18,8 @@ from memman.counting.failures import CountFailure
 from memman.counting.framing import Billing, framing_in
 from memman.counting.limits import known_limits
 from memman.counting.lookup import Models
-from memman.counting.models import FAMILIES, model_key, model_ref
-from memman.counting.pricing import Earlier, breaks_cache, charge_of, last_to
+from memman.counting.models import families, model_key, model_ref
+from memman.counting.pricing import Earlier, breaks_cache, charge_of, charge_of_call, last_to
 from memman.counting.resolution import Candidate, Resolution, explain, missing, resolve
 from memman.lazy_imports import on_first_use
 
@@ -36,7 +36,6 @@ else:
     )
 
 __all__ = [
-    "FAMILIES",
     "Billing",
     "Candidate",
     "CountFailure",
@@ -49,8 +48,10 @@ __all__ = [
     "breaks_cache",
     "builtin_specs",
     "charge_of",
+    "charge_of_call",
     "endpoint_breaker",
     "explain",
+    "families",
     "framing_in",
     "known_limits",
     "last_to",

@@ -6,22 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
+from memman.counting.counter import CallableCounter
 from memman.counting.estimator import ESTIMATE
 from memman.protocols import CounterSpec
-
-
-class RuleOfThumb:
-    """A counter made of one arithmetic rule. It matches no model and cannot fail."""
-
-    def __init__(self, name: str, rule: Callable[[str], int]) -> None:
-        self.fingerprint = name
-        self._rule = rule
-
-    def count_texts(self, texts: Sequence[str]) -> list[int]:
-        """Return the tokens of each text, 0 for an empty one."""
-        return [self._rule(text) for text in texts]
 
 
 def _bytes4(text: str) -> int:
@@ -29,8 +16,8 @@ def _bytes4(text: str) -> int:
     return (size + 3) // 4
 
 
-CHARS4 = RuleOfThumb("chars4", lambda text: (len(text) + 3) // 4)
-BYTES4 = RuleOfThumb("bytes4", _bytes4)
+CHARS4 = CallableCounter(lambda text: (len(text) + 3) // 4, "chars4")
+BYTES4 = CallableCounter(_bytes4, "bytes4")
 
 
 def builtin_specs() -> list[CounterSpec]:
@@ -38,7 +25,7 @@ def builtin_specs() -> list[CounterSpec]:
     return [ESTIMATE, _spec(CHARS4), _spec(BYTES4)]
 
 
-def _spec(counter: RuleOfThumb) -> CounterSpec:
+def _spec(counter: CallableCounter) -> CounterSpec:
     return CounterSpec(
         name=counter.fingerprint,
         match=lambda _model: 0,

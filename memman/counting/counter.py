@@ -176,12 +176,12 @@ class TokenCounter:
 
 
 class CallableCounter:
-    """A plain `str -> int` as a counter; its fingerprint is the function's module and qualified name."""
+    """A plain `str -> int` as a counter; the fingerprint is its module and qualified name by default."""
 
-    def __init__(self, function: Callable[[str], int]) -> None:
+    def __init__(self, function: Callable[[str], int], fingerprint: str = "") -> None:
         self._function = function
         named = function if hasattr(function, "__qualname__") else type(function)
-        self.fingerprint = f"callable:{named.__module__}.{named.__qualname__}"
+        self.fingerprint = fingerprint or f"callable:{named.__module__}.{named.__qualname__}"
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         """Count each text."""

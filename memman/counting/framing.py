@@ -63,23 +63,26 @@ _SERVED_BY: Final[dict[str, str | tuple[str, ...]]] = {
 class Row(msgspec.Struct, frozen=True):
     """A row of the table: a framing and its models; each pattern must match at the start.
 
-    `family` is one of `memman.counting.FAMILIES`, or "" for every model. `fit` names the fitted figures;
-    the others follow from a formula.
+    `family` is one of `memman.counting.families()`, or "" for every model. `given` is another way to match
+    the provider: by the spelling of the model. `fit` names the fitted figures; the others follow from a
+    formula.
     """
 
     family: str
     billing: Billing
     name: str = ""
     provider: str = ""
+    given: str = ""
     api: str = ""
     fit: tuple[str, ...] = ()
 
     def answers(self, ref: ModelRef, api: str) -> bool:
         """Return whether this row applies to a model called through `api`."""
+        given = self.given and re.match(self.given, ref.given)
         return (
             self.family in ("", ref.family)
             and re.match(self.name, ref.name) is not None
-            and re.match(self.provider, ref.provider or "") is not None
+            and (given or re.match(self.provider, ref.provider or "")) is not None
             and re.match(self.api, api) is not None
         )
 

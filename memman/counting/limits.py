@@ -1,31 +1,53 @@
-"""Model limits: context, input and output in tokens, from a bundled table.
+"""Model limits: context, input and output in tokens, from a bundled table and your own file.
 
 The table is a snapshot made by `python -m benchmarks.make_limits`, which documents its sources and rules.
 It is read when first needed, never at import. Limits depend on the server: one in four of a cloud's
-differs from its vendor's, so a server that is not in the table is unknown.
+differs from its vendor's. The variable `MEMMAN_MODELS` names a JSON file that adds and replaces rows:
+
+    {"acme-large": {"context": 32768, "max_output": 4096}, "ollama/*": {"context": 16384}}
+
+Keys are models in any spelling; one without a server is for all servers, and `server/*` for every model
+of a server that has no row. `max_input` and `max_output` are the context if absent.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from os.path import commonprefix
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
-from memman.counting.models import SNAPSHOT
+from memman.counting.models import family_of, model_ref, words_of
+from memman.display import warn_once
+from memman.errors import InvalidInput
 from memman.protocols import ModelInfo, ModelRef
 
+VARIABLE: Final = "MEMMAN_MODELS"
+ASSUMED: Final = "assumed: "  # begins the source of limits that no row states for the model
+_SAME: Final = 4  # the likeness of names that differ in tags alone
+_OWN: Final = ""  # the server of the file's rows that have none
 # The servers of a model that is named without one: its vendors.
 _VENDORS: Final = (
     "openai", "anthropic", "gemini", "mistral", "xai", "deepseek", "cohere", "zai", "moonshot",
-    "perplexity",
+    "perplexity", "minimax", "meta", "stepfun", "xiaomi",
 )  # fmt: skip
-_DATED: Final = rf"(.+?){SNAPSHOT}"
+# Alibaba serves the models of other vendors, too, so it is no vendor of a name that both have.
+_LIKELY: Final = (*_VENDORS, "dashscope")
+# What may follow a model's name: a date or a stage, a quantisation, an offer of a router.
+_TAG: Final = (
+    r"[-:@](\d{4}-\d\d-\d\d|\d\d-\d{4}|\d{8}|\d{6}|\d{3,4}|latest|default|preview(-\d\d-\d{2,4})?|exp|beta"
+    r"|w\d+a\d+|(bf|fp|f)(16|8|4)(-dynamic)?|(nv|mx)fp[48]|int[48]|[48]-?bit|awq|gptq|gguf|mlx|i?q\d(_\w+)?"
+    r"|cloud|free|floor|nitro|extended|exacto|tee|maas|hf)(?=$|[-:@])"
+)
+_OLLAMA_TAG: Final = r".+:(e?\d+(x\d+)?(\.\d+)?b|\d{3}m|i?q\d|f(p)?16|latest)(?!.*cloud)"
 
 _Row = tuple[int, int, int, int]  # context, max_input, max_output, and the number of its source
+_Tokens = Annotated[int, msgspec.Meta(gt=0)]
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -37,47 +59,107 @@ class _Table(msgspec.Struct, frozen=True):
     head: _Head
     models: dict[str, _Row]  # by server/name
 
-    def info(self, key: str) -> ModelInfo:
-        """Return the row of an existing key."""
-        context, max_input, max_output, source = self.models[key]
-        return ModelInfo(
-            context, max_input, max_output, self.head.sources[str(source)], self.head.date
-        )
+
+class _Own(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    context: _Tokens
+    max_input: _Tokens | None = None
+    max_output: _Tokens | None = None
 
 
 def limits_of(ref: ModelRef) -> ModelInfo | None:
-    """Return a model's limits, None if the table does not have them: never a guess.
+    """Return a model's limits, None if the table and your file do not have them: never a guess.
 
-    An unlisted dated snapshot has the limits of its model if all listed snapshots of that model have them
-    too.
+    A model of a local server has that server's default window.
     """
-    table = _table()
-    servers = _VENDORS if ref.provider is None else (ref.provider,)
-    keys = [key for server in servers if (key := _key(server, ref.name)) is not None]
-    infos = {table.models[key][:3]: key for key in keys}
-    # Two vendors may have a model of one name.
-    return table.info(next(iter(infos.values()))) if len(infos) == 1 else None
+    rows, local = _limits(), re.match(_OLLAMA_TAG, ref.name) and ref.provider is None
+    for servers in ((_OWN,), _VENDORS if ref.provider is None else (ref.provider,)):
+        listed = [rows[key] for server in servers if (key := f"{server}/{ref.name}") in rows]
+        # Two vendors may have a model of one name.
+        if len({(info.context, info.max_input, info.max_output) for info in listed}) == 1:
+            return listed[0]
+    return rows.get("ollama/*" if local else f"{ref.provider}/*")
+
+
+def assumed_limits(ref: ModelRef) -> ModelInfo | None:
+    """Return the smallest limits of the models that an unlisted one is most like, None if it is unlike all.
+
+    These have the same name at another server, or the same but for its tags. Else they belong to its
+    family: variants of its version, those that differ in numbers alone, or all, and of these the ones that
+    share the longest beginning. Those at its own server come next, for a model without one those of
+    vendors.
+    `source` names the row, and begins with `ASSUMED` for a family.
+    """
+    rows, near = _limits(), (_OWN, *(_LIKELY if ref.provider is None else (ref.provider,)))
+    likeness = {}
+    for key in rows:
+        server, _, name = key.partition("/")
+        kind, shared = _likeness(ref, name)
+        if kind:
+            likeness[key] = kind, shared, server in near
+    if not likeness:
+        return None
+    best = max(likeness.values())
+    like = [key for key, each in likeness.items() if each == best]
+    least = min(like, key=lambda key: (rows[key].max_input, rows[key].context))
+    why = "as for" if best[0] >= _SAME else f"{ASSUMED}the smallest of the family {ref.family},"
+    source = f"{why} {least.removeprefix('/')} ({rows[least].source})"
+    return msgspec.structs.replace(rows[least], source=source)
+
+
+def _likeness(ref: ModelRef, name: str) -> tuple[int, int]:
+    """Return how alike two names are, 0 if not at all, and how many words of their beginnings."""
+    words, other = _words(ref.name), _words(name)
+    if not words or family_of(name) != ref.family or not (ref.family or other == words):
+        return 0, 0
+    if other == words:
+        return _SAME + (name == ref.name), 0
+    shared = len(commonprefix([words, other]))  # noqa: RUF071 - of words, not of a path
+    if shared == len(words) and re.match(r"[a-z]|\d+b", "".join(other[shared:])):
+        return 3, 0  # an edition or a size of this version
+    return (2 if _line(name) == _line(ref.name) else 1), shared
 
 
 def known_limits() -> Iterator[tuple[str, ModelInfo]]:
-    """Yield (server/name, limits) of every model in the table, in alphabetical order."""
+    """Yield (server/name, limits) of every model in the table and your file, in alphabetical order."""
+    for key, info in sorted(_limits().items()):
+        yield key.removeprefix("/"), info
+
+
+def own_limits(data: bytes, path: str) -> dict[str, ModelInfo]:
+    """Return the limits in a file's bytes, by server/name. Raises `InvalidInput` for another content."""
+    try:
+        rows = msgspec.json.decode(data, type=dict[str, _Own])
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InvalidInput(f"{path!r} cannot be read as a table of models: {error}") from error
+    found = {}
+    for given, row in rows.items():
+        ref, most = model_ref(given), row.context
+        max_input, max_output = min(row.max_input or most, most), min(row.max_output or most, most)
+        key = f"{ref.provider or _OWN}/{ref.name}"
+        found[key] = ModelInfo(most, max_input, max_output, path)
+    return found
+
+
+def _limits() -> dict[str, ModelInfo]:
+    """Return all limits by server/name; a file that cannot be read is one warning."""
+    path = os.environ.get(VARIABLE)
+    try:
+        return _merged(path)
+    except (OSError, InvalidInput) as error:
+        warn_once("memman", f"the file of {VARIABLE} is not used: {error}")
+        return _merged(None)
+
+
+@lru_cache(maxsize=4)
+def _merged(path: str | None) -> dict[str, ModelInfo]:
     table = _table()
-    for key in table.models:
-        yield key, table.info(key)
-
-
-def _key(server: str, name: str) -> str | None:
-    """Return the key of a model at a server."""
-    models = _table().models
-    key = f"{server}/{name}"
-    if key in models:
-        return key
-    dated = re.fullmatch(_DATED, name)
-    if dated is None or (base := f"{server}/{dated[1]}") not in models:
-        return None
-    sibling = re.compile(re.escape(base) + SNAPSHOT)
-    listed = {row[:3] for other, row in models.items() if sibling.fullmatch(other)}
-    return base if listed == {models[base][:3]} else None
+    rows = {}
+    for key, (context, max_input, max_output, number) in table.models.items():
+        source = table.head.sources[str(number)]
+        if key.endswith("/*"):
+            source = f"{ASSUMED}the default of {key.removesuffix('/*')}, {source}"
+        rows[key] = ModelInfo(context, max_input, max_output, source, table.head.date)
+    return rows | own_limits(Path(path).expanduser().read_bytes(), path) if path else rows
 
 
 @lru_cache(maxsize=1)
@@ -85,3 +167,14 @@ def _table() -> _Table:
     return msgspec.json.decode(
         (Path(__file__).parent / "model_limits.json").read_bytes(), type=_Table
     )
+
+
+@lru_cache(maxsize=8_192)
+def _words(name: str) -> tuple[str, ...]:
+    """Return a name's words and numbers without its tags."""
+    return words_of(re.sub(_TAG, "", name))
+
+
+def _line(name: str) -> tuple[str, ...]:
+    """Return what a name shares with other versions and sizes of its model."""
+    return tuple(word for word in _words(name) if not word.isdecimal())

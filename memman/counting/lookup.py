@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from memman.counting.limits import limits_of
+from memman.counting.limits import ASSUMED, assumed_limits, limits_of
 from memman.counting.models import binds_thoughts, family_of, model_ref
 from memman.errors import InvalidInput
 from memman.plugins import Plugins
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("memman.counting")
 T = TypeVar("T")
+SMALLEST_WINDOW = 1_024  # tokens; no model of today has a smaller one
+SHORTER = 0.75  # of a refused request: what is sent next if the provider named no limit
 
 
 class Models:
@@ -34,29 +37,10 @@ class Models:
         learned: Mapping[tuple[str | None, str], ModelInfo] | None = None,
     ) -> None:
         self._plugins = plugins
-        self._refs: dict[str, ModelRef] = {}
-        self._infos: dict[str, ModelInfo | None] = {}
-        self._prices: dict[str, Prices | None] = {}
         self._learned = dict(learned or {})
-
-    def ref(self, model: str) -> ModelRef:
-        """Return the model of a name, from a plugin or by its spelling."""
-        found = self._refs.get(model)
-        if found is None:
-            found = self._refs[model] = self._resolved(model)
-        return found
-
-    def info(self, model: str) -> ModelInfo | None:
-        """Return a model's limits: learned, from a plugin, or from the table; None if unknown."""
-        if model not in self._infos:
-            self._infos[model] = self._found(model)
-        return self._infos[model]
-
-    def prices(self, model: str) -> Prices | None:
-        """Return a model's prices: those of its limits, or a plugin's; None if unknown."""
-        if model not in self._prices:
-            self._prices[model] = self._priced(model)
-        return self._prices[model]
+        self.ref = cache(self._ref)
+        self.info = cache(self._info)
+        self.prices = cache(self._prices)
 
     def binds(self, model: str) -> bool:
         """Return whether a model binds its thoughts to what preceded them."""
@@ -68,14 +52,37 @@ class Models:
         """Return a model's limits after a refusal, None if the provider named no number."""
         if overflow.limit is None:
             return None
-        return _corrected(self.info(model), overflow.limit, overflow.bounds, date)
+        known = self.info(model)
+        return _corrected(known, overflow.limit, overflow.bounds, "the provider's error", date)
+
+    def within(self, model: str, window: int, date: str) -> ModelInfo | None:
+        """Return a model's limits in a window of so many tokens; None if it had no larger one."""
+        known = self.info(model)
+        if known is not None and known.context <= window:
+            return None
+        return _corrected(known, window, "context", "the caller's window", date)
+
+    def shortened(self, model: str, refused: int, reserve: int | None, date: str) -> ModelInfo:
+        """Return a model's limits after it refused so many tokens without a number that would help.
+
+        `reserve` is the setting `reserve_output`, which must be left beside the input.
+        """
+        known, most = self.info(model), max(1, int(SHORTER * refused))
+        context = max(refused, most + (reserve or 0))
+        if known is not None:
+            most, context = min(most, known.max_input), max(context, known.context)
+        reply = max(1, refused - most) if known is None else known.max_output
+        return _with_source(known, context, most, reply, "a refusal without a limit", date)
 
     def with_limits(self, model: str, info: ModelInfo) -> Models:
         """Return a copy with these limits for a model, in any spelling of its name."""
         ref = self.ref(model)
         return Models(self._plugins, {**self._learned, (ref.provider, ref.name): info})
 
-    def _resolved(self, model: str) -> ModelRef:
+    def _ref(self, model: str) -> ModelRef:
+        """Return the model of a name, from a plugin or by its spelling."""
+        if not model:  # of requests without a model
+            return model_ref(model)
         answer = self._answer("memman_resolve_model", model, ModelRef)
         if answer is None:
             return model_ref(model)
@@ -83,14 +90,20 @@ class Models:
             answer, given=answer.given or model, family=answer.family or family_of(answer.name)
         )
 
-    def _found(self, model: str) -> ModelInfo | None:
+    def _info(self, model: str) -> ModelInfo | None:
+        """Return a model's limits, None if they are unknown.
+
+        They are learned, or from a plugin, the table and your file, or those of similar models.
+        """
         ref = self.ref(model)
         learned = self._learned.get((ref.provider, ref.name))
-        if learned is not None:
+        if learned is not None or not model:
             return learned
-        return self._answer("memman_model_info", ref, ModelInfo, sound_limits) or limits_of(ref)
+        answer = self._answer("memman_model_info", ref, ModelInfo, sound_limits)
+        return answer or limits_of(ref) or assumed_limits(ref)
 
-    def _priced(self, model: str) -> Prices | None:
+    def _prices(self, model: str) -> Prices | None:
+        """Return a model's prices: those of its limits, or a plugin's; None if unknown."""
         info = self.info(model)
         if info is not None and info.prices is not None:
             return info.prices
@@ -117,16 +130,19 @@ class Models:
 
 def sound_limits(info: ModelInfo) -> bool:
     """Return whether all limits are positive numbers, and the prices are `Prices` if there are any."""
-    numbers = (info.context, info.max_input, info.max_output)
-    sound = all(type(number) is int and number > 0 for number in numbers)
+    sound = all(type(number) is int and number > 0 for number in info.limits)
     return sound and (info.prices is None or isinstance(info.prices, Prices))
 
 
-def _corrected(known: ModelInfo | None, limit: int, bounds: str, date: str) -> ModelInfo:
-    """Return known limits with one of them corrected by the provider.
+def _corrected(
+    known: ModelInfo | None, limit: int, bounds: str, source: str, date: str
+) -> ModelInfo:
+    """Return known limits with one of them corrected.
 
     If nothing was known, no separate limit of the reply is assumed.
     """
+    if known is not None and known.source.startswith(ASSUMED):
+        known = None
     context, most, reply = limit, limit, limit
     if known is not None and bounds == "input":
         context, reply = max(known.context, limit), known.max_output
@@ -136,7 +152,14 @@ def _corrected(known: ModelInfo | None, limit: int, bounds: str, date: str) -> M
         reply = known.max_output
         if known.max_input < known.context:
             most = min(known.max_input, limit)
-    corrected = ModelInfo(context, most, min(reply, context), "the provider's error", date)
+    return _with_source(known, context, most, min(reply, context), source, date)
+
+
+def _with_source(
+    known: ModelInfo | None, context: int, most: int, reply: int, source: str, date: str
+) -> ModelInfo:
+    """Return limits with the prices that were known."""
+    found = ModelInfo(context, most, reply, source, date)
     if known is None:
-        return corrected
-    return msgspec.structs.replace(corrected, prices=known.prices, binds=known.binds)
+        return found
+    return msgspec.structs.replace(found, prices=known.prices, binds=known.binds)

@@ -3,86 +3,27 @@
 A spelling has up to four parts: the server (`azure/`, `arn:aws:bedrock:...`), the place (`us.`,
 `locations/us-east5`), the model, and a fine-tune (`ft:...:org::id`). Ambiguous parts are not read: a
 deployment called `my-gpt-4o-prod` keeps its name.
+
+`models.json` has the families and the servers. A family is that of the first pattern that a name begins
+with; `servers` has the other names that libraries use for a server.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from memman.protocols import ModelRef
 
-# Patterns are texts, compiled by `re` when first needed: importing memman compiles none of them.
-# The first pattern that a name begins with decides.
-_FAMILIES: Final = (
-    (r"(chatgpt-|gpt-)4o", "gpt-4o"),
-    (r"gpt-4\.[1-9]", "gpt-4.1"),
-    (r"(gpt-[5-9]|gpt-oss|codex|chatgpt-[5-9]|(gpt-)?chat-latest|gpt-(mini-)?latest)", "gpt-5"),
-    (r"o\d", "o-series"),
-    (r"gpt-4", "gpt-4"),
-    (r"gpt-3\.?5", "gpt-3.5"),
-    (r"claude-(instant|v?[12]\b|3)", "claude-3"),
-    (r"claude-(opus|sonnet|haiku)-4[-.]([789]|[1-9]\d)(?!\d)", "claude-4.7"),
-    (r"claude-(opus-|sonnet-|haiku-)?4", "claude-4"),
-    (r"claude-", "claude-4.7"),  # a later one, or one without a number such as claude-opus-latest
-    (r"gemini-([12]|exp-1|robotics-er-1)", "gemini-2"),
-    (r"gemini-", "gemini-3"),
-    (r"glm", "glm"),
-    (r"kimi|moonshot", "kimi"),
-    (r"(open-)?(mi[sx]tral|magistral|codestral|devstral|ministral|pixtral|voxtral)", "mistral"),
-    (r"deepseek", "deepseek"),
-    (r"qw(en|q)", "qwen"),
-    (r"grok", "grok"),
-    (r"command", "command"),
-    (r"llama", "llama"),
-    (r"nova", "nova"),
-)
-FAMILIES: Final = tuple(dict.fromkeys(family for _, family in _FAMILIES))
 # Claude 5.1 and later ones, with or without a number, check that nothing before a thought has changed.
 _BINDS: Final = r"claude-(?!instant|v?[12]\b|3|([a-z]+-)?(4(?!\d)|5(?!-?[1-9]\d?(?!\d))))"
 # Vendors, as resellers write them before a model's name.
-_WHOSE: Final = r"(databricks-|fw-|zai-|cohere-|meta-|labs-)*"
+_WHOSE: Final = r"(databricks-|fw-|zai-|cohere-|meta-|labs-|nvidia-|doubao-)*"
 
-# Servers of models, with other names that libraries use for them.
-_SERVERS: Final[dict[str, tuple[str, ...]]] = {
-    "anthropic": (),
-    "azure": ("azure-openai", "azure_openai", "azure-cognitive-services"),
-    "azure_ai": ("azure-ai", "azureml", "azure_ml"),
-    "bedrock": (
-        "amazon-bedrock", "amazon_bedrock", "aws", "bedrock-runtime", "bedrock_converse",
-        "bedrock_mantle", "anthropic_bedrock",
-    ),
-    "cerebras": (),
-    "cohere": ("cohere_chat",),
-    "dashscope": ("alibaba",),
-    "databricks": (),
-    "deepinfra": (),
-    "deepseek": (),
-    "fireworks_ai": ("fireworks", "fireworks-ai"),
-    "gemini": ("google", "google-genai", "google_genai", "google-gla", "googleai"),
-    "github_copilot": ("github-copilot",),
-    "groq": (),
-    "huggingface": ("hf",),
-    "lm_studio": ("lmstudio",),
-    "mistral": ("mistralai",),
-    "moonshot": ("moonshotai",),
-    "ollama": ("ollama_chat", "ollama-cloud"),
-    "openai": ("text-completion-openai", "openai-chat", "openai-responses"),
-    "openrouter": (),
-    "perplexity": (),
-    "together_ai": ("together", "togetherai"),
-    "vertex_ai": (
-        "vertex", "vertexai", "vertex_ai_beta", "google-vertex", "google_vertexai",
-        "google-vertex-anthropic", "google_anthropic_vertex",
-    ),
-    "vllm": ("hosted_vllm",),
-    "xai": ("x-ai",),
-    "zai": ("z-ai", "zhipuai"),
-}  # fmt: skip
-_SERVER_OF: Final = {
-    spelled: server for server, others in _SERVERS.items() for spelled in (server, *others)
-}
 # These forward a request; the server's name follows.
 _ROUTERS: Final = ("litellm/", "litellm:", "litellm_proxy/", "litellm-proxy/")
 
@@ -103,6 +44,23 @@ _GEMINI_RESOURCE: Final = r"(?:tuned)?models/(.+)"
 _FINE_TUNE: Final = r"ft:([^:]+).*"
 SNAPSHOT: Final = r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)"
 _VERTEX_VERSION: Final = r"([^@]+)@(\d+|default|latest)"
+
+
+class _Names(msgspec.Struct, frozen=True):
+    families: tuple[tuple[str, str], ...]
+    servers: dict[str, tuple[str, ...]]
+
+
+@cache
+def _names() -> _Names:
+    return msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=_Names)
+
+
+@cache
+def _servers() -> dict[str, str]:
+    """Return the server of each of its names."""
+    known = _names().servers.items()
+    return {name: server for server, others in known for name in (server, *others)}
 
 
 @lru_cache(maxsize=4_096)
@@ -127,9 +85,27 @@ def model_ref(model: str) -> ModelRef:
     )
 
 
+def families() -> tuple[str, ...]:
+    """Return the families of models: those of one share a tokenizer and framing."""
+    return tuple(dict.fromkeys(family for _, family in _names().families))
+
+
+@lru_cache(maxsize=8_192)
 def family_of(name: str) -> str:
     """Return the family of a normalised name, "" if it is unknown."""
-    return next((family for pattern, family in _FAMILIES if re.match(_WHOSE + pattern, name)), "")
+    found = _start_of_family().match(name)
+    return _names().families[int(str(found.lastgroup)[1:])][1] if found else ""
+
+
+@cache
+def _start_of_family() -> re.Pattern[str]:
+    starts = (f"(?P<_{n}>{start})" for n, (start, _) in enumerate(_names().families))
+    return re.compile(f"{_WHOSE}(?:{'|'.join(starts)})")
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words and numbers of a normalised name, without the vendor before it."""
+    return tuple(re.findall(r"[a-z]+|\d+", re.sub(_WHOSE, "", name, count=1)))
 
 
 def binds_thoughts(name: str) -> bool:
@@ -179,12 +155,12 @@ def _resource(text: str, provider: str | None) -> _Step | None:
 def _prefixed(text: str, provider: str | None) -> _Step | None:
     """Split `server/model`, `server/where/model` or `server:model`, else at the last `/`."""
     head, slash, rest = text.partition("/")
-    server = _SERVER_OF.get(head)
+    server = _servers().get(head)
     if slash and server is not None:
         # An aggregator's prefix is the server; the name after it is only the vendor.
         return rest, provider or server, None
     head, colon, rest = text.partition(":")
-    server = _SERVER_OF.get(head)
+    server = _servers().get(head)
     # `mistral:7b` is a tag of Ollama's.
     if colon and server is not None and _known(rest):
         return rest, provider or server, None

@@ -171,7 +171,9 @@ def _read(text: str) -> Overflow | None:
 def _overflow(
     said: Mapping[str, str | None], bounds: Literal["context", "input"], text: str
 ) -> Overflow:
-    numbers = {name: _number(value) for name, value in said.items()}
+    numbers = {
+        name: int(value.replace(",", "").replace("_", "")) for name, value in said.items() if value
+    }
     limit, output = numbers.get("limit"), numbers.get("output")
     requested, given = numbers.get("requested"), numbers.get("input")
     if requested is None and given is not None:
@@ -179,10 +181,6 @@ def _overflow(
     return Overflow(
         limit=limit or None, requested=requested, output=output, bounds=bounds, message=text
     )
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text.replace(",", "").replace("_", ""))
 
 
 def _sayings(error: BaseException | str) -> Iterator[tuple[str, int | None]]:

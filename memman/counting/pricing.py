@@ -9,11 +9,12 @@ import msgspec
 from memman.counting.models import model_key
 from memman.protocols import Prices, PriceTier, SummaryUsage
 from memman.records import UsageReported
-from memman.spend import Charge, LastRequest
+from memman.spend import BilledTokens, Charge, LastRequest
 
 LEAST_BREAK = 1_024  # tokens: Anthropic caches no shorter prefix of most of its models
 _HOUR = 3_600.0  # a lifetime of the cache from which on writes cost more, in seconds
 _MILLION = 1_000_000
+Billed = UsageReported | SummaryUsage | BilledTokens
 
 
 class Earlier(NamedTuple):
@@ -43,7 +44,10 @@ def breaks_cache(report: UsageReported, earlier: Earlier) -> bool:
     """Return whether the provider had lost a part of the last request's cached prefix."""
     if earlier.last is None or not earlier.is_warm_for(report):
         return False
-    return report.cached_tokens + LEAST_BREAK < earlier.last.cacheable
+    read = max(
+        call.cached_tokens for call in report.calls
+    )  # by the first: a compaction has no prefix
+    return read + LEAST_BREAK < earlier.last.cacheable
 
 
 def charge_of(report: UsageReported, prices: Prices | None, earlier: Earlier) -> Charge | None:
@@ -53,10 +57,8 @@ def charge_of(report: UsageReported, prices: Prices | None, earlier: Earlier) ->
     cache if that was warm, and the rest is written; without any use of a cache, all is plain input. A
     request without hidden tokens is the same one uncompressed, and costs the same.
     """
-    if prices is None:
-        return None
-    charge = _charge(report, prices)
-    if charge is None or not report.hidden_tokens:
+    charge = charge_of_call(report, prices)
+    if prices is None or charge is None or not report.hidden_tokens:
         return charge and msgspec.structs.replace(charge, uncompressed=charge.total)
     whole = report.input_tokens + report.hidden_tokens
     uses_cache = earlier.uses_cache or report.cached_tokens + report.cache_written_tokens > 0
@@ -67,7 +69,7 @@ def charge_of(report: UsageReported, prices: Prices | None, earlier: Earlier) ->
         written = 0 if prices.cache_write is None else whole - read
     hour = written if (earlier.ttl or 0) >= _HOUR and prices.cache_write_1h is not None else 0
     usage = SummaryUsage(whole, report.output_tokens, read, written, hour)
-    would_be = _charge(usage, prices)
+    would_be = charge_of_call(usage, prices)
     return would_be and msgspec.structs.replace(charge, uncompressed=would_be.total)
 
 
@@ -99,13 +101,10 @@ def cache_prices(prices: Prices | None, tokens: int, ttl: float | None) -> Cache
     return CachePrices(at.cache_read / at.input, 1.0 if write is None else write / at.input)
 
 
-def price_of(usage: SummaryUsage, prices: Prices) -> float | None:
-    """Return the price of a call of a summarizer; None if a price that it needs is unknown."""
-    charge = _charge(usage, prices)
-    return None if charge is None else charge.total
-
-
-def _charge(used: UsageReported | SummaryUsage, prices: Prices) -> Charge | None:
+def charge_of_call(used: Billed, prices: Prices | None) -> Charge | None:
+    """Return the price of one call of a model; None if a price that it needs is unknown."""
+    if prices is None:
+        return None
     cached, written = used.cached_tokens, used.cache_written_tokens
     hour = used.cache_written_1h_tokens
     at: Prices | PriceTier = prices.at(used.input_tokens)

@@ -6,6 +6,7 @@ that a plugin implements, and `memman.testing` the tests that it runs.
 
 from memman.counting.failures import CountFailure, failure_of, retry_after_of, status_of
 from memman.counting.framing import framing_of
+from memman.counting.limits import limits_of
 from memman.counting.models import model_key, model_ref
 from memman.counting.tools import Tool, read_tools
 from memman.display import safe_repr
@@ -38,6 +39,7 @@ __all__ = [
     "host_of",
     "how_to_install",
     "in_thread",
+    "limits_of",
     "model_key",
     "model_named",
     "model_ref",

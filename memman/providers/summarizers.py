@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
+import msgspec
+
 from memman.counting import model_ref
 from memman.counting.failures import failure_of, retry_after_of
 from memman.counting.limits import limits_of
@@ -21,12 +23,7 @@ from memman.errors import (
     SummarizerFailed,
     SummarizerUnavailable,
 )
-from memman.protocols import (
-    RequestPrefix,
-    SummaryReply,
-    SummaryRequest,
-    SummaryUsage,
-)
+from memman.protocols import RequestPrefix, SummaryReply, SummaryRequest, SummaryUsage
 from memman.providers.clients import require
 
 T = TypeVar("T")
@@ -148,10 +145,10 @@ def reply_limit(target_tokens: int, model: str) -> int:
 def billed(usage: Any) -> SummaryUsage | None:
     """Return the tokens of a provider's usage object, None if unreadable: the summary is still good."""
     try:
-        tokens = billed_tokens(usage)
+        calls = [msgspec.structs.astuple(call)[1:] for call in billed_tokens(usage)]
     except InvalidInput:
         return None
-    return SummaryUsage(*tokens)
+    return SummaryUsage(*map(sum, zip(*calls, strict=True)))
 
 
 def read_reply(answer: Any, read: Callable[[Any], SummaryReply]) -> SummaryReply:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from memman.session.feed import Feed, Follower, LoopFollower
     from memman.session.forker import fork_session
     from memman.session.importer import Importer
-    from memman.session.search import Search, Searcher
+    from memman.session.search import Searcher
 else:
     __getattr__ = on_first_use(
         "memman.session",
@@ -19,7 +19,7 @@ else:
             "feed": "Feed Follower LoopFollower",
             "forker": "fork_session",
             "importer": "Importer",
-            "search": "Search Searcher",
+            "search": "Searcher",
         },
     )
 
@@ -30,7 +30,6 @@ __all__ = [
     "Importer",
     "LoopFollower",
     "OnConflict",
-    "Search",
     "Searcher",
     "Session",
     "fork_session",

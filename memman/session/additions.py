@@ -15,7 +15,14 @@ from memman import events
 from memman.entries import NOT_COUNTED, Entry, NewEntry, TextPart, entry_of, note_of, noted
 from memman.errors import BudgetExceeded, IdConflict, StoreConflict
 from memman.ids import entry_id as id_of_entry
-from memman.records import Added, Deleted, ids_moved_by, ids_retracted_by
+from memman.records import (
+    Added,
+    Deleted,
+    SessionTotals,
+    UsageReported,
+    ids_moved_by,
+    ids_retracted_by,
+)
 from memman.session.calls import is_same_content
 from memman.session.context import ContextBuilder
 from memman.session.log import RETRIES, SessionLog, repeated_id
@@ -50,7 +57,7 @@ class Additions:
         """
         log = self._log
         if log.is_stale:  # before anything is counted by another counter
-            await log.follow_settings()
+            await log.catch_up()
         named = entry_id is not None
         identity = entry_id or self._shared.new_id()
         entry = self._counted(self._redacted(new_entry, identity, pinned, metadata))
@@ -89,7 +96,7 @@ class Additions:
         Raises `IdConflict` if a known message has other content.
         """
         log = self._log
-        await log.follow_settings()
+        await log.catch_up()
         messages = self._messages(new_entries, ids, pinned, metadata)
         if response and messages:
             messages[0].entries[0] = noted(messages[0].entries[0], response=response)
@@ -196,7 +203,8 @@ class Additions:
         known: dict[str, Entry | None] = {item.entry.id: item.entry for item in active}
         missing = set(ids) - known.keys()
         retracted: set[str] = set()
-        for seq, record in await log.reader.naming(list(missing)) if missing else ():
+        store = self._shared.store
+        for seq, record in await store.find(log.id, missing) if missing else ():
             retracted.difference_update((record.id, *ids_moved_by(record)))
             retracted.update(missing & set(ids_retracted_by(record)))
             if isinstance(record, Deleted):
@@ -369,6 +377,20 @@ def _known_response(window: Window, entries: Sequence[Entry]) -> list[Entry]:
     last = [item.entry for item in window.items[-len(entries) :]] if name else []
     same = len(last) == len(entries) and note_of(last[0], "response") == name
     return last if same and all(map(is_same_content, last, entries)) else []
+
+
+def is_known_report(report: UsageReported, totals: SessionTotals, window: Window) -> bool:
+    """Return whether the usage of the same response, by its id and numbers, is in the log already.
+
+    A server may give one id to all responses. If all ids so far are one, only a report directly behind
+    itself is the same: the response may be between, or the results of its calls.
+    """
+    if report.identity not in totals.responses:
+        return False
+    if any(name[:8] != report.identity[:8] for name in totals.responses):
+        return True
+    later = (item for item in window.items if item.position > totals.reported_at)
+    return {item.entry.role for item in later} in (set(), {"assistant"}, {"tool"})
 
 
 def _other_content(message: _Message) -> IdConflict:

@@ -12,18 +12,6 @@ from memman.entries import TokenCount
 from memman.records import Learned, UsageReported
 
 
-class CalibrationPoint(msgspec.Struct, frozen=True, gc=False):
-    """The last report of a model: the window's epoch, the reported tokens, and our own count.
-
-    The provider's context editing left `cleared` tokens out of the request.
-    """
-
-    epoch: int
-    reported: int
-    counted: int
-    cleared: int
-
-
 class ProviderCount(msgspec.Struct, frozen=True):
     """A provider's count of the request that was built at `head` and `epoch`."""
 
@@ -47,7 +35,8 @@ class Calibration:
 
     def __init__(self) -> None:
         self._learned: Mapping[str, Learned] = {}
-        self._points: Mapping[str, CalibrationPoint] = {}
+        # The last report of each model, with the window's epoch then.
+        self._points: Mapping[str, tuple[int, UsageReported]] = {}
         self.confirmed: ProviderCount | None = None
 
     @property
@@ -68,14 +57,16 @@ class Calibration:
         if report.learned is not None:
             key = model_key(report.model)
             self._learned = {**self._learned, key: report.learned}
-            point = CalibrationPoint(
-                epoch, report.input_tokens, report.counted, report.cleared_tokens
-            )
-            self._points = {**self._points, key: point}
+            self._points = {**self._points, key: (epoch, report)}
 
     def confirm(self, count: ProviderCount) -> None:
         """Take a provider's own count of a request."""
         self.confirmed = count
+
+    def _last(self, key: str, epoch: int) -> UsageReported | None:
+        """Return a model's last report, unless the window has changed its shape since."""
+        at, report = self._points.get(key, (None, None))
+        return report if at == epoch else None
 
     def forget(self) -> None:
         """Start again, after the session was deleted."""
@@ -84,9 +75,8 @@ class Calibration:
     def taught_by(self, report: UsageReported, counted: int, epoch: int) -> Learned | None:
         """Return the values of the report's model after `report`."""
         key = model_key(report.model)
-        point, step = self._points.get(key), None
-        if point is not None and point.epoch == epoch:
-            step = point.reported, point.counted
+        last = self._last(key, epoch)
+        step = None if last is None else (last.input_tokens, last.counted)
         return learn(self._learned.get(key), report.input_tokens, counted, step)
 
     def correction(
@@ -101,10 +91,9 @@ class Calibration:
         key = model_key(model)
         known = self._learned.get(key)
         if known is not None:
-            point = self._points.get(key)
-            anchored = point is not None and point.epoch == epoch
-            reported = predicted(known, counted, anchored=anchored)
-            cleared = point.cleared if point is not None and anchored else 0
+            last = self._last(key, epoch)
+            reported = predicted(known, counted, anchored=last is not None)
+            cleared = 0 if last is None else last.cleared_tokens
             return max(reserved - cleared, min(reported - counted, headroom))
         confirmed = self.confirmed
         if confirmed is None or confirmed.epoch != epoch or confirmed.model != model:

@@ -52,7 +52,8 @@ async def with_notes(
             known[call.id] = call
             first = answer or answers.get(call.id)
             if late and first is None:
-                first = _late_answer(call, log.window)
+                shown = (item.entry for item in log.window.items)  # the first late one answers it
+                first = next((each for each in shown if note_of(each, "call") == call.id), None)
             if first is None:
                 answers[call.id] = entry
             elif entry.call_id and not named and is_same_content(first, entry):
@@ -72,12 +73,6 @@ def is_same_content(stored: Entry, given: Entry) -> bool:
 
 def _answer_of(call: WindowItem | None) -> Entry | None:
     return None if call is None or call.result is None else call.result.entry
-
-
-def _late_answer(call: Entry, window: Window) -> Entry | None:
-    """Return the first late result of a call in the window."""
-    entries = (item.entry for item in window.items)
-    return next((entry for entry in entries if note_of(entry, "call") == call.id), None)
 
 
 async def _call_of(result: Entry, log: SessionLog) -> tuple[Entry | None, bool, Entry | None]:

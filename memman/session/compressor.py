@@ -158,11 +158,8 @@ class Compressor:
                     self._log.id,
                     type(error).__name__,
                 )
-                reason, fallback, rest = (
-                    str(error),
-                    "nothing was changed",
-                    self.policy.stages_rest(),
-                )
+                reason, rest = str(error), self.policy.stages_rest()
+                fallback = "nothing was changed"
             else:  # of a store: the next method raises it to the caller
                 logger.exception("the automatic compression of session %s failed", self._log.id)
                 reason, rest = format_error(error), None

@@ -21,6 +21,7 @@ from memman.counting import (
     TokenCounter,
     breaks_cache,
     charge_of,
+    charge_of_call,
     last_to,
     learn,
     model_key,
@@ -30,7 +31,7 @@ from memman.entries import Accuracy, Entry
 from memman.errors import BudgetExceeded, InvalidInput
 from memman.formats import Rendering
 from memman.formats.cache_marks import cache_key, marks_of
-from memman.protocols import RequestPrefix
+from memman.protocols import Prices, RequestPrefix
 from memman.records import Replacement, UsageReported
 from memman.results import Context
 from memman.session.calibration import ProviderCount
@@ -55,7 +56,7 @@ from memman.session.requests import (
 )
 from memman.session.shared import Remote, Shared
 from memman.session.state import TrimmedState
-from memman.session.trim import trim
+from memman.session.trim import Trimmed, trim
 from memman.window import Window
 
 logger = logging.getLogger("memman")
@@ -226,9 +227,12 @@ class ContextBuilder:
         """Return a provider's report with our own figures for the same request, and its lesson."""
         self._follow()
         log = self._log
-        model = report.model or log.resolved.config.model
+        sent = self._sent  # a report without a model is about the last request
+        model = report.model or (log.resolved.config.model if sent is None else sent.model)
         tokens = log.window.tokens
         last = self._last_priced(model) or Priced(tokens, tokens, True, _hidden(log, 0))
+        if not report.input_tokens:  # the provider was not sent the window
+            last = Priced(0, 0, False, 0)
         record = self._charged(
             msgspec.structs.replace(
                 report,
@@ -245,19 +249,30 @@ class ContextBuilder:
 
     def _charged(self, report: UsageReported) -> UsageReported:
         """Return a report with its price, if that is known, and whether the cached prefix was lost."""
-        totals, config = self._log.totals, self._log.resolved.config
-        model, own = report.model, config.model
+        totals, config, model = self._log.totals, self._log.resolved.config, report.model
+        uses_cache = totals.reported.cached + totals.reported.written > 0
+        earlier = Earlier(last_to(model, totals.latest), uses_cache, config.cache_ttl)
+        charge = charge_of(report, self._prices_of(model), earlier)
+        others = []
+        for call in report.others:
+            named = msgspec.structs.replace(call, model=call.model or config.model)
+            other = charge_of_call(named, self._prices_of(named.model))
+            charge = None if charge is None or other is None else charge.plus(other)
+            others.append(named)
+        return msgspec.structs.replace(
+            report,
+            charge=charge,
+            broke_cache=breaks_cache(report, earlier),
+            others=tuple(others),
+        )
+
+    def _prices_of(self, model: str | None) -> Prices | None:
+        """Return the prices of a model, if they are known."""
+        own = self._log.resolved.config.model
         # A response may name a snapshot of the configured model, whose prices the user may have given.
         if own is not None and model_key(model) == model_key(own):
             model = own
-        prices = None if model is None else self._shared.prices(model)
-        uses_cache = totals.reported.cached + totals.reported.written > 0
-        earlier = Earlier(last_to(model, totals.latest), uses_cache, config.cache_ttl)
-        return msgspec.structs.replace(
-            report,
-            charge=charge_of(report, prices, earlier),
-            broke_cache=breaks_cache(report, earlier),
-        )
+        return None if model is None else self._shared.prices(model)
 
     def _last_priced(self, model: str | None) -> Priced | None:
         """Return the last context for a model, or the last one for any."""
@@ -358,6 +373,7 @@ class ContextBuilder:
             await log.prepare(reads_window=True)
             if not log.window.head:
                 await log.require()
+            request = msgspec.structs.replace(request, model=log.follow_model(request.model))
             pending, _ = await self.notes_for(request.pending)
             request = msgspec.structs.replace(request, pending=tuple(pending))
             await recall(self._behind.calls, log)
@@ -394,9 +410,7 @@ class ContextBuilder:
         other = context.trimmed or context.thoughts_left_out  # another request than was counted
         if known is None or other or not known.is_at(log.window.head, log.window.epoch):
             return context
-        if not request.is_stored:
-            return context
-        if request.model not in (None, known.model):
+        if not request.is_stored or request.model not in (None, known.model):
             return context
         if (known.system, known.tools) != (request.system, request.tools):
             return context
@@ -505,27 +519,18 @@ class ContextBuilder:
 
     def _trim(
         self, window: Window, rendering: Rendering, limit: int, fixed: int, counter: TokenCounter
-    ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
+    ) -> Trimmed:
         """Trim a copy of the window.
 
         If that is not enough, pending entries are trimmed too, and then late results become notes: with
         its call, such a result holds all entries between them together.
         """
-
         resolved, shared = self._log.resolved, self._shared
+        make, recall = shared.make_entry(counter), shared.recall_name(self._log.id)
 
-        def trimmed(window: Window) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-            recall = shared.recall_name(self._log.id)
+        def trimmed(window: Window) -> Trimmed:
             states = TrimmedState(window, resolved.budget, counter, shared.keeps, recall)
-            return trim(
-                window,
-                rendering,
-                limit,
-                fixed,
-                resolved,
-                shared.make_entry(counter),
-                states,
-            )
+            return trim(window, rendering, limit, fixed, resolved, make, states)
 
         unpinned = without_pins(window) or window
         last = without_late_results(unpinned) or unpinned

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from itertools import takewhile
 
 import msgspec
 
@@ -37,8 +38,8 @@ from memman.window import Price, Window, own_count
 
 logger = logging.getLogger("memman")
 
+_STEPS = 8  # of one turn, after which a session follows another model within it
 RETRIES = 50  # of a change, after another process was faster; a try costs little
-_ENTRY_BYTES = 1_000  # of the objects around an entry's text in the window
 
 
 class SessionLog:
@@ -50,7 +51,7 @@ class SessionLog:
     """
 
     __slots__ = (
-        "_earlier", "_inflight", "_outbox", "_shared", "_state", "_version", "calibration",
+        "_earlier", "_inflight", "_models", "_outbox", "_shared", "_state", "_version", "calibration",
         "generation", "id", "lock", "reader", "resolved", "unrecorded",
     )  # fmt: skip
 
@@ -68,6 +69,8 @@ class SessionLog:
         self._inflight: tuple[Record, ...] | None = ()
         self._earlier: Progress = (0, 0)  # given in this process, and not in the totals
         self._version = shared.version
+        # Another model that is asked now, and the one in effect, None for that of the settings.
+        self._models: tuple[_Asked | None, str | None] = None, None
         self.resolved = self._resolve()
 
     # ------------------------------------------------------------ state
@@ -86,11 +89,6 @@ class SessionLog:
     def is_idle(self) -> bool:
         """Whether nothing is being written or still to be written."""
         return not self._inflight and self.lock.is_free()
-
-    @property
-    def held_bytes(self) -> int:
-        """Estimate the memory of the window: four bytes a token, and the objects around it."""
-        return 4 * self.window.tokens + _ENTRY_BYTES * len(self.window.items)
 
     @property
     def progress(self) -> Progress:
@@ -121,13 +119,13 @@ class SessionLog:
 
     def _resolve(self) -> ResolvedConfig:
         """Return the manager's settings with the session's own, as they are now."""
-        shared = self._shared
+        shared, model = self._shared, self._models[-1]
         try:
-            return shared.resolved(self.totals.settings, self.totals.untrusted)
+            return shared.resolved(self.totals.settings, self.totals.untrusted, model)
         except MemmanError as error:
             # Settings of the session that contradict the manager's must not make reading fail.
             logger.warning("settings of session %s are ignored: %s", self.id, error)
-            return shared.resolved({}, frozenset())
+            return shared.resolved({}, frozenset(), model)
 
     def _reconfigure(self) -> None:
         """Take the settings as they are now, and price the window by the counter in use.
@@ -144,11 +142,34 @@ class SessionLog:
             self._state = self._state.priced(counter.recount)
             self.generation += 1
 
-    async def follow_settings(self) -> None:
-        """Take changed settings of the manager, before something is counted."""
-        if self._version != self._shared.version:
-            async with self.lock:
-                await self.refresh()
+    def follow_model(self, model: str | None) -> str | None:
+        """Take the budget and the counter of the model that requests are made to. Under the lock.
+
+        That is the model of the first request if the settings name none, and else one that is asked in two
+        turns in a row, or often in one: a model that is asked now and then leaves the window to the others.
+
+        Return the model of a request that names `model`; None for that of the settings in effect.
+        Raises `ConfigError` if the settings contradict the model's limits; nothing was changed.
+        """
+        shared, (asked, used) = self._shared, self._models
+        settings, untrusted = self.totals.settings, self.totals.untrusted
+        own = self.resolved.config.model
+        if used is not None:
+            own = shared.effective(settings, untrusted).get("model", shared.config.model)
+        wanted = model or own
+        if wanted is None:
+            return None  # the request may be to any model
+        other = None if wanted == own else wanted
+        if other == used:
+            self._models = None, used
+            return None
+        asked = _Asked(other, self.window) if asked is None or asked.model != other else asked
+        self._models = asked, used
+        if asked.is_settled(self.window) or self.resolved.config.model is None:
+            shared.warn_unknown(shared.resolved(settings, untrusted, other).config)
+            self._models = None, other
+            self._reconfigure()
+        return None if wanted == self.resolved.config.model else wanted
 
     # ------------------------------------------------------------ in step with the store
 
@@ -188,8 +209,8 @@ class SessionLog:
             await self.refresh()
 
     async def catch_up(self) -> None:
-        """Enqueue the events of a call that failed or was interrupted after its commit."""
-        if self._inflight:
+        """Enqueue the events of a call that failed or was interrupted, and take changed settings."""
+        if self._inflight or self._version != self._shared.version:
             async with self.lock:
                 await self.refresh()
 
@@ -244,7 +265,7 @@ class SessionLog:
         """
         inflight, self._inflight = self._inflight, self._inflight or ()
         seen = self._outbox.emitted if before is None else before
-        snapshot = await self.reader.snapshot()
+        snapshot = await self._shared.store.load(self.id)
         if snapshot is None:
             self.forget()
             return
@@ -392,6 +413,25 @@ class SessionLog:
         recorded = isinstance(record, Compressed) and not ids_retracted_by(record)
         if recorded or isinstance(record, Cleared):
             self.unrecorded = NO_COST
+
+
+class _Asked:
+    """A model that is asked in place of the one in effect, since a place in the log."""
+
+    def __init__(self, model: str | None, window: Window) -> None:
+        self.model = model
+        self._since = self._head = window.head
+        self._steps = 1
+
+    def is_settled(self, window: Window) -> bool:
+        """Return whether the model is asked for good, and note a request; a refused one does not count."""
+        self._steps += window.head > self._head
+        self._head = window.head
+        if self._steps > _STEPS:
+            return True
+        later = takewhile(lambda item: item.position > self._since, reversed(window.items))
+        roles = [item.entry.role for item in later]  # newest first
+        return "user" in roles and "assistant" in roles[roles.index("user") :]
 
 
 def _is_next(window: Window, records: Sequence[Record], appended: Appended) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from memman.errors import StoreConflict
-from memman.protocols import Snapshot
 from memman.records import Deleted, Record, ReplacementMethod
 from memman.session.shared import Shared
 
@@ -35,17 +34,9 @@ class LogReader:
         """Return the head and the epoch of the stored log, or None if it does not exist."""
         return await self._shared.store.state(self.id)
 
-    async def snapshot(self) -> Snapshot | None:
-        """Return the stored window and totals, or None if it does not exist."""
-        return await self._shared.store.load(self.id)
-
     async def get(self, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
         """Return the newest record that made each of these ids, in log order."""
         return await self._shared.store.get(self.id, ids)
-
-    async def naming(self, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
-        """Return every record that made or hid one of these ids, in log order."""
-        return await self._shared.store.find(self.id, ids)
 
     async def hiding(self, entry_id: str) -> Record | None:
         """Return the newest compression or deletion that hid an entry."""
@@ -54,19 +45,18 @@ class LogReader:
 
     async def at(self, seq: int) -> Record | None:
         """Return the record with this `seq`."""
-        page = await self._shared.store.read(self.id, seq - 1, 1)
+        page = await self.page(seq - 1, 1)
         return page[0][1] if page else None
 
-    async def between(self, after: int, before: int) -> list[Record]:
-        """Return the records between two seqs."""
-        page = await self._shared.store.read(self.id, after, max(1, before - after - 1))
-        return [record for seq, record in page if seq < before]
+    async def page(self, after: int, limit: int) -> Sequence[tuple[int, Record]]:
+        """Return the next records after a seq, at most `limit`."""
+        return await self._shared.store.read(self.id, after, limit)
 
     async def records(self, after: int = 0) -> list[tuple[int, Record]]:
         """Return all records after a seq."""
         records: list[tuple[int, Record]] = []
         while True:
-            page = await self._shared.store.read(self.id, after, _PAGE)
+            page = await self.page(after, _PAGE)
             records += page
             if len(page) < _PAGE:
                 return records
@@ -76,7 +66,7 @@ class LogReader:
         """Yield the records up to `head`, page by page. Raises `StoreConflict` if the log ends before."""
         after = 0
         while after < head:
-            page = await self._shared.store.read(self.id, after, min(_COPIED, head - after))
+            page = await self.page(after, min(_COPIED, head - after))
             if not page:
                 raise StoreConflict(f"session {self.id!r} was deleted while it was read")
             yield page

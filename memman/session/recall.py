@@ -34,8 +34,8 @@ async def entries_at(ranges: Sequence[Addresses], most: int, log: SessionLog) ->
     for each in sorted(ranges):
         seq, last = max(log.totals.era, each.first - 1), min(each.last, log.window.head)
         while seq < last and len(found) < most:
-            for record in await log.reader.between(seq, min(last + 1, seq + 1 + _PAGE)):
-                seq += 1
+            page = await log.reader.page(seq, min(last - seq, _PAGE))
+            for seq, record in page:
                 for hit in await _hits(record, seq, each, log):
                     found.setdefault(hit.address, hit)
     return list(found.values())[:most]

@@ -16,7 +16,7 @@ from memman.compression.summarize import (
     SummaryProblem,
 )
 from memman.config import SUMMARISE
-from memman.counting.pricing import price_of
+from memman.counting.pricing import charge_of_call
 from memman.display import without_message
 from memman.protocols import Prices, SummaryReply, SummaryRequest
 from memman.records import NO_COST, Cost, Replacement
@@ -139,8 +139,7 @@ class CompressionRun:
             return Cost(1, seconds, model=reply.model)
         asker = self.given.summarizer
         model = (None if asker is None else asker.model) or reply.model
-        known = None if model is None else prices(model)
-        dollars = None if known is None else price_of(usage, known)
+        charge = charge_of_call(usage, None if model is None else prices(model))
         return Cost(
             calls=1,
             seconds=seconds,
@@ -149,8 +148,8 @@ class CompressionRun:
             model=reply.model,
             cached_tokens=usage.cached_tokens,
             cache_written_tokens=usage.cache_written_tokens,
-            dollars=dollars or 0.0,
-            unpriced=int(dollars is None),
+            dollars=0.0 if charge is None else charge.total,
+            unpriced=int(charge is None),
         )
 
     # ------------------------------------------------------------ reasons

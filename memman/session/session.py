@@ -40,7 +40,7 @@ from memman.records import (
 )
 from memman.results import Context, Hit, SessionStats, Summary
 from memman.runtime.observation import Operation, observed
-from memman.session.additions import Additions
+from memman.session.additions import Additions, is_known_report
 from memman.session.backoff import Backoff
 from memman.session.compactions import fresh_compaction, made_of
 from memman.session.compressor import Compressor
@@ -189,11 +189,13 @@ class Session:
     async def record_usage(self, report: UsageReported, *, begins: bool = False) -> None:
         """Record a provider's report, and learn the tokens that memman cannot count.
 
-        A session that does not exist begins, if it may.
+        A response that was reported before is not recorded again. A session that does not exist begins, if
+        it may.
         """
         async with self.log.lock:
             await (self.log.refresh() if begins else self.log.require())
-            await self.log.append((self._contexts.compared(report),))
+            if not is_known_report(report, self.log.totals, self.log.window):
+                await self.log.append((self._contexts.compared(report),))
         await self.outbox.flush()
 
     async def configure(self, changes: Mapping[str, Any]) -> None:
@@ -231,16 +233,11 @@ class Session:
     async def undo(self, compression_id: str | None) -> str:
         """Take a compression back, the latest by default, and return its id."""
 
-        async def undone() -> tuple[Undone, LogState]:
-            history = History.of(await self.log.era())
-            record = Undone(
-                id=self._shared.new_id(),
-                at=self._shared.clock(),
-                compression_id=compression_id or history.latest(),
-            )
-            return self._after(record, history)
+        def undone(history: History) -> Undone:
+            name = compression_id or history.latest()
+            return Undone(id=self._shared.new_id(), at=self._shared.clock(), compression_id=name)
 
-        return (await self._change(undone)).compression_id
+        return (await self._dissolve(undone)).compression_id
 
     async def retract(self, ids: Sequence[str], reason: str) -> str:
         """Hide added entries until the retraction is undone; return its compression's id."""
@@ -279,14 +276,12 @@ class Session:
             name for name in dict.fromkeys([*ids, *made_of(records, ids)]) if name not in gone
         )
 
-        async def deleted() -> tuple[Deleted, LogState]:
-            history = History.of(await self.log.era())
-            record = Deleted(id=self._shared.new_id(), at=self._shared.clock(), ids=wanted)
-            return self._after(record, history)
+        def deleted(_history: History) -> Deleted:
+            return Deleted(id=self._shared.new_id(), at=self._shared.clock(), ids=wanted)
 
         self.compressor.forget_parts()
         if wanted:
-            await self._change(deleted)
+            await self._dissolve(deleted)
 
     async def delete_all(self) -> None:
         """Remove the session with its log; a running compression will find nothing to replace."""
@@ -301,10 +296,15 @@ class Session:
 
         await self._change(changed)
 
-    def _after(self, record: R, history: History) -> tuple[R, LogState]:
-        """Return a record that dissolves compressions, completed, and the state after it."""
-        record = history.completed(record)
-        return record, self.log.after(record, history.unfoldings(record))
+    async def _dissolve(self, make: Callable[[History], R]) -> R:
+        """Commit the record that `make` returns, which dissolves compressions of the era."""
+
+        async def changed() -> tuple[R, LogState]:
+            history = History.of(await self.log.era())
+            record = history.completed(make(history))
+            return record, self.log.after(record, history.unfoldings(record))
+
+        return await self._change(changed)
 
     async def _change(self, change: Callable[[], Awaitable[tuple[R, LogState | None]]]) -> R:
         """Commit a change of shape; if another process is faster, decide again on the new window.

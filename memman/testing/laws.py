@@ -18,6 +18,7 @@ from unittest import SkipTest
 import msgspec
 
 from memman.errors import CounterUnavailable, SummarizerUnavailable
+from memman.runtime.base import awaited
 
 T = TypeVar("T")
 _PATIENCE = 10.0  # seconds; far more than any law needs, so that a hang is reported
@@ -147,8 +148,4 @@ def run_program(program: str) -> subprocess.CompletedProcess[str]:
 
 def finished_answer(answer: Any) -> Any:
     """Return an answer, awaited if it is awaitable."""
-    return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
-
-
-async def _awaited(answer: Any) -> Any:
-    return await answer
+    return asyncio.run(awaited(answer)) if inspect.isawaitable(answer) else answer

@@ -68,5 +68,5 @@ def test_a_row_belongs_to_who_serves_the_model(given: str, server: str, key: str
 def test_the_document_is_what_memman_reads() -> None:
     head = {"date": "2026-01-01", "sources": {"1": "here"}}
     table = msgspec.json.decode(document(head, {"a/x": Limits(3, 2, 1, 1)}), type=_Table)
-    assert table.info("a/x").max_input == 2
-    assert table.info("a/x").source == "here"
+    assert table.models["a/x"] == (3, 2, 1, 1)
+    assert table.head.sources["1"] == "here"

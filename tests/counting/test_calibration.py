@@ -163,7 +163,7 @@ def test_report_is_compared_with_the_context_of_its_model() -> None:
     ours = memory.build_context("s").tokens.tokens
     theirs = memory.build_context("s", model="claude-opus-5").tokens.tokens
     assert theirs > 1.1 * ours
-    memory.record_usage("s", ours + 100)
+    memory.record_usage("s", ours + 100, model="gpt-4o")
     assert memory.get_stats("s").drift == pytest.approx(100 / ours, abs=1e-4)
     memory.record_usage("s", theirs + 100, model="claude-opus-5")
     assert memory.get_stats("s").drift == pytest.approx(100 / theirs, abs=1e-4)

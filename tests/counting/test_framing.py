@@ -2,7 +2,7 @@
 
 import pytest
 
-from memman.counting import FAMILIES, model_ref
+from memman.counting import families, model_ref
 from memman.counting.framing import framing_of, rows
 from memman.counting.tool_prices import price_tools
 
@@ -28,7 +28,7 @@ def words(texts):
     return [len(text.split()) for text in texts]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", families())
 def test_every_family_has_a_row_of_its_own(family):
     assert any(row.family == family for row in rows())
 
@@ -52,6 +52,20 @@ def test_keys_are_unique_and_only_discounts_are_negative():
 def test_an_unknown_model_gets_the_framing_of_chat_completions():
     unknown = framing_of(model_ref("somebodys-own-model"))
     assert (unknown.request, unknown.message, unknown.text) == (3, 4, 1)
+
+
+def test_gateways_name_of_gpt_5_has_no_fixed_preamble():
+    """OpenAI bills about 90 tokens before tools in chat completions; gateways bill about 5."""
+    gateway = framing_of(model_ref("openrouter/openai/gpt-5"), "chat")
+    assert framing_of(model_ref("openai/gpt-5"), "chat") == gateway
+    assert gateway.preamble < 10 < framing_of(model_ref("gpt-5"), "chat").preamble
+
+
+def test_kimi_of_one_vocabulary_differ_in_their_tools():
+    older, newer = (framing_of(model_ref(name)) for name in ("kimi-k2-0905", "kimi-k2.5"))
+    instruct = framing_of(model_ref("moonshotai/Kimi-K2-Instruct"))
+    assert older.text == newer.text == instruct.text
+    assert [each.rendering for each in (older, newer, instruct)] == ["json", "typescript", "spaced"]
 
 
 def test_a_provider_or_an_api_may_bill_a_family_differently():

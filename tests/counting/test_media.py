@@ -20,7 +20,7 @@ from memman.entries import NewEntry
 MODELS = {
     "anthropic": "claude-sonnet-4-5", "openai-chat": "gpt-4o", "openai-responses": "gpt-5",
     "gemini": "gemini-2.5-flash", "bedrock": "bedrock/anthropic.claude-sonnet-4-5",
-    "mistral": "mistral-large",
+    "mistral": "mistral-large-latest",
 }  # fmt: skip
 Message = dict[str, Any]
 

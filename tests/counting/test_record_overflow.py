@@ -130,7 +130,8 @@ def test_a_learned_limit_lowers_max_tokens_with_a_warning(
     assert memory.record_overflow(CONTEXT).overflow
     usable = 8_192 - int(0.35 * 8_192)
     assert trigger(memory) == memory.build_context("s").budget == usable
-    [record] = caplog.records
+    learned, record = caplog.records
+    assert "at most 8192 tokens of input from now on" in learned.getMessage()
     assert f"max_tokens=20000 is more than the {usable} input tokens" in record.getMessage()
 
 
@@ -149,10 +150,22 @@ def test_other_errors_are_no_overflow(error: str | Exception) -> None:
         "prompt is too long",
     ],
 )
-def test_an_overflow_without_a_number_teaches_nothing(error: str) -> None:
+def test_overflow_without_a_number_shortens_the_budget(error: str) -> None:
     memory = manager("my-deployment")
-    assert memory.record_overflow(error) == OverflowResult(overflow=True)
-    assert trigger(memory) == 50_000
+    found = memory.record_overflow(error, tokens=20_000)
+    assert found.limits is not None
+    assert found.limits.max_input == 15_000
+    assert trigger(memory) == 12_000
+    memory.record_overflow(error, tokens=20_000)  # another request, sent at the same time
+    assert trigger(memory) == 12_000
+    memory.record_overflow(error, tokens=30_000)
+    assert trigger(memory) == 12_000
+
+
+@pytest.mark.parametrize("tokens", [0, -1, 1.5, True, "many"])
+def test_tokens_of_a_refused_request_are_a_number(tokens: object) -> None:
+    with pytest.raises(InvalidInput, match="tokens must be a number of tokens"):
+        manager("gpt-4o").record_overflow("prompt is too long", tokens=tokens)  # type: ignore[arg-type]
 
 
 def test_limit_that_contradicts_settings_changes_nothing() -> None:
@@ -170,9 +183,10 @@ def test_object_that_is_not_an_error_is_refused(error: object) -> None:
         manager("gpt-4o").record_overflow(error)  # type: ignore[arg-type]
 
 
-def test_limit_needs_a_model() -> None:
-    with pytest.raises(InvalidInput, match="Pass model="):
-        manager().record_overflow(CONTEXT)
+def test_limit_without_a_model_is_that_of_requests_without_one() -> None:
+    memory = manager()
+    assert memory.record_overflow(CONTEXT).limits is not None
+    assert trigger(memory) < 8_192
 
 
 def test_plugin_limits_rank_between_learned_and_table() -> None:

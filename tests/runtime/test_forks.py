@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import threading
 import time
@@ -29,6 +30,7 @@ def forked(work: Callable[[], Any]) -> None:
     child = os.fork()
     if not child:
         status = 1
+        faulthandler.dump_traceback_later(0.8 * PATIENCE)  # of a child that hangs, into the report
         try:
             work()
             status = 0

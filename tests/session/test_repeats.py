@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletion
 
 from memman import MemoryManager
 
@@ -106,3 +107,143 @@ def test_servers_with_one_id_for_every_response_lose_nothing(memory):
         memory.add_messages("s", reply("msg_1", "Done."))
     assert len(memory.get_entries("s")) == 8
     assert memory.get_stats("s").reported.requests == 3
+
+
+# ---------------------------------------------------------------- usage, which counts once
+
+
+def asked(text: str, tool: bool = False, name: str = "msg_1", given: int = 100) -> dict[str, Any]:
+    """Return a response of Anthropic's, which may call a tool."""
+    call = {"type": "tool_use", "id": f"c{text}", "name": "read", "input": {}}
+    content = [{"type": "text", "text": text}, *([call] if tool else [])]
+    return {
+        **reply(name, text),
+        "content": content,
+        "usage": {"input_tokens": given, "output_tokens": 5},
+    }
+
+
+def requests(memory: MemoryManager) -> int:
+    """Return the number of requests whose usage was recorded."""
+    return memory.get_stats("s").reported.requests
+
+
+@pytest.mark.parametrize("steps", ["ar", "ra", "arr", "rar", "rr", "rrarr", "aar", "ara"])
+def test_response_counts_once_whichever_way_it_comes_in(memory, steps):
+    memory.add_messages("s", [answered("done")], "anthropic")
+    for step in steps:
+        response = reply("msg_1", "Done.")
+        memory.add_messages("s", response) if step == "a" else memory.record_usage("s", response)
+    assert requests(memory) == 1
+    assert len(memory.get_entries("s")) == 3 + ("a" in steps)
+
+
+@pytest.mark.parametrize("steps", ["ar", "ra"])
+def test_response_counts_once_over_a_restart(tmp_path, steps):
+    for step in steps:
+        with MemoryManager(tmp_path / "chat.db", format="anthropic") as memory:
+            if step == steps[0]:
+                memory.add_user_message("s", "Well?")
+            response = reply("msg_1", "Done.")
+            memory.add_messages("s", response) if step == "a" else memory.record_usage(
+                "s", response
+            )
+    with MemoryManager(tmp_path / "chat.db") as memory:
+        assert requests(memory) == 1
+
+
+def test_response_counts_once_by_object_and_chunks(memory):
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
+    fields = {"id": "chatcmpl-1", "created": 1, "model": "gpt-5"}
+    said = {"role": "assistant", "content": "Done."}
+    end = {"index": 0, "finish_reason": "stop"}
+    chunks = [
+        {**fields, "object": "chat.completion.chunk", "choices": [{**end, "delta": said}]},
+        {**fields, "object": "chat.completion.chunk", "choices": [], "usage": usage},
+    ]
+    whole = {
+        **fields,
+        "object": "chat.completion",
+        "usage": usage,
+        "choices": [{**end, "message": said}],
+    }
+    memory.add_messages("s", chunks)
+    memory.record_usage("s", ChatCompletion.model_validate(whole))
+    memory.record_usage("s", chunks)
+    assert requests(memory) == 1
+
+
+def test_usage_is_recorded_once_behind_the_results_of_its_calls(memory):
+    memory.add_messages("s", asked("1", tool=True))
+    memory.add_tool_result("s", "read", "text", call_id="c1")
+    memory.record_usage("s", asked("1", tool=True))
+    assert requests(memory) == 1
+
+
+def test_usages_of_a_run_are_recorded_once_at_its_end(memory):
+    run = [asked(str(number), tool=True, name=f"msg_{number}") for number in range(5)]
+    for number, response in enumerate(run):
+        memory.add_messages("s", response)
+        memory.add_tool_result("s", "read", "text", call_id=f"c{number}")
+    for response in run:
+        memory.record_usage("s", response)
+    assert requests(memory) == 5
+
+
+@pytest.mark.parametrize("how", ["a", "r", "ar", "ra"])
+@pytest.mark.parametrize("growing", [0, 50])
+def test_servers_with_one_id_lose_no_usage(memory, how, growing):
+    for number in range(3):
+        memory.add_user_message("s", f"Again, {number}.")
+        response = asked("Done.", given=100 + number * growing)
+        for step in how:
+            memory.add_messages("s", response) if step == "a" else memory.record_usage(
+                "s", response
+            )
+    assert requests(memory) == 3
+
+
+@pytest.mark.parametrize("how", ["a", "ar"])
+def test_no_usage_is_lost_in_a_tool_loop_with_one_id(memory, how):
+    for number in range(3):
+        for step in how:
+            response = asked(str(number), tool=True)
+            memory.add_messages("s", response) if step == "a" else memory.record_usage(
+                "s", response
+            )
+        memory.add_tool_result("s", "read", "text", call_id=f"c{number}")
+    assert requests(memory) == 3
+
+
+def test_same_id_with_other_numbers_is_another_response(memory):
+    for number in range(3):
+        memory.record_usage("s", asked("Done.", given=100 + number))
+    assert requests(memory) == 3
+
+
+def test_usage_without_an_id_counts_each_time(memory):
+    for usage in (reply("msg_1", "x")["usage"], {**reply("", "x"), "id": None}):
+        memory.record_usage("s", usage)
+        memory.record_usage("s", usage)
+    assert requests(memory) == 4
+
+
+def test_response_of_another_session_counts_there(memory):
+    memory.add_user_message("other", "Well?")
+    for session in ("s", "other"):
+        memory.record_usage(session, reply("msg_1", "x"))
+        assert memory.get_stats(session).reported.requests == 1
+
+
+@pytest.mark.parametrize("name", ["\ud800", "x" * 100_000, ""])
+def test_response_with_an_odd_id_is_recorded(memory, name):
+    memory.record_usage("s", reply(name, "Done."))
+    assert requests(memory) == 1
+
+
+def test_identities_of_responses_are_bounded(memory):
+    for number in range(100):
+        memory.record_usage("s", reply(f"msg_{number}", "x"))
+    state = memory._core.sessions.get("s").log.totals
+    assert len(state.responses) <= 32
+    assert requests(memory) == 100

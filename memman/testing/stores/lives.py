@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from memman.errors import EntryNotFound, Refused
 from memman.log import History, places_for_commit
-from memman.protocols import SessionInfo, Store, StoredItem
+from memman.protocols import Store, StoredItem
 from memman.records import Cleared, Deleted, Record, Undone, encode, tainted_by
 from memman.testing.stores.base import snapshot_of
 from memman.testing.stores.records import (
@@ -51,7 +50,8 @@ def play(store: Store, rng: random.Random) -> None:
         stored = Window.from_snapshot(snapshot).state
         assert (stored and stored.state) == (window.state and window.state.state)
         assert snapshot.totals == folded.totals
-        titles = [(info.entries, info.first_line) for info in _listed(store)]
+        listed = store.sessions() if hasattr(store, "sessions") else ()
+        titles = [(info.entries, info.first_line) for info in listed]
         assert titles in ([], [(folded.totals.entries, folded.totals.first_line)])
 
 
@@ -65,11 +65,6 @@ def _commit(store: Any, record: Record, places: list[StoredItem], head: int) -> 
     store.erase("s", epoch, record, places, head, tainted)
     left = [encode(each) for _, each in store.read("s")]
     assert not any(f'"kept-{name}"'.encode() in payload for name in record.ids for payload in left)
-
-
-def _listed(store: Any) -> Iterable[SessionInfo]:
-    """Return the list of sessions, if the store has one."""
-    return store.sessions() if hasattr(store, "sessions") else ()
 
 
 def _change(history: History, rng: random.Random, record_id: str) -> Record | None:

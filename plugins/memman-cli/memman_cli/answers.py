@@ -317,6 +317,20 @@ class ModelsAnswer(Answer, frozen=True, kw_only=True, tag="models"):
     models: tuple[KnownModel, ...]
 
 
+class CheckedModel(msgspec.Struct, frozen=True):
+    """A model's limits, None if they are unknown, and the counter that counts for it."""
+
+    model: str
+    limits: ModelInfo | None
+    counter: str
+
+
+class CheckedModelsAnswer(Answer, frozen=True, kw_only=True, tag="models"):
+    """`memman models --check`: the limits and the counter of each model of a file."""
+
+    checked: tuple[CheckedModel, ...]
+
+
 class PluginsAnswer(Answer, frozen=True, kw_only=True, tag="plugins"):
     """`memman plugins`: the installed plugins, including broken ones."""
 

@@ -203,3 +203,51 @@ def test_misspelt_model_gets_a_suggestion(command) -> None:
     shown = command("models", "gtp-5")
     assert shown.exit_code == 1
     assert "no limits are known for 'gtp-5', did you mean 'gpt-5'?" in shown.stderr
+
+
+def test_check_shows_window_and_counter_of_each_name(command, tmp_path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("gpt-4o grok-5\nollama/qwen3:8b\n")
+    shown = command("models", "--check", str(names))
+    assert shown.exit_code == 0
+    lines = shown.stdout.splitlines()
+    assert lines[0].split() == ["model", "window", "counter", "source"]
+    assert [line.split()[:2] for line in lines[1:]] == [
+        ["gpt-4o", "128,000"], ["grok-5", "256,000"], ["ollama/qwen3:8b", "4,096"],
+    ]  # fmt: skip
+    document = json.loads(command("models", "--check", str(names), "--json").stdout)
+    first, second, _ = document["checked"]
+    assert first["counter"] == "tiktoken:o200k_base"
+    assert second["limits"]["source"].startswith("assumed: the smallest of the family grok")
+
+
+def test_check_of_a_table_shows_its_models(command, tmp_path) -> None:
+    table = tmp_path / "models.json"
+    table.write_text('{"acme-1": {"context": 9000}, "openai/acme-2": {"context": 8000}}')
+    document = json.loads(command("models", "--check", str(table), "--json").stdout)
+    assert [(row["model"], row["limits"]["context"]) for row in document["checked"]] == [
+        ("acme-1", 9_000), ("openai/acme-2", 8_000),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "message"),
+    [
+        (b"gpt-4o acme-9 acme-8", 1, "no limits are known for acme-9, acme-8"),
+        (b'{"m": {"contxt": 1}}', 3, "cannot be read as a table of models: "),
+        (b"\xff", 3, "is not UTF-8 text (byte 0)"),
+        (None, 3, "cannot read"),
+    ],
+)
+def test_check_reports_faults_in_one_line(command, tmp_path, content, code, message) -> None:
+    file = tmp_path / "names.txt"
+    if content is not None:
+        file.write_bytes(content)
+    shown = command("models", "--check", str(file))
+    assert shown.exit_code == code
+    [line] = shown.stderr.splitlines()
+    assert message in line
+
+
+def test_check_with_a_query_is_refused(command) -> None:
+    assert command("models", "gpt-4o", "--check", "names.txt").exit_code == 2

@@ -65,6 +65,7 @@ LINES = [
     (answers.ExplainCounterAnswer, "counters explain gpt-4o"),
     (answers.ExplainCounterAnswer, "counters explain nobody-knows"),
     (answers.ModelsAnswer, "models gpt-4o"),
+    (answers.CheckedModelsAnswer, "models --check names.txt"),
     (answers.PluginsAnswer, "plugins"),
     (answers.CheckedPluginAnswer, "plugins --check tiktoken --model gpt-4o"),
     (answers.ScaffoldAnswer, "plugins --scaffold acme"),
@@ -77,6 +78,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     (folder / "log.json").write_text(json.dumps(LOG))
     (folder / "broken.json").write_text(json.dumps(BROKEN))
+    (folder / "names.txt").write_text("gpt-4o gpt-99\n")
     with MemoryManager(str(folder / "chat.db")) as memory:
         memory.add_user_message("trip", "Hello")
     with pytest.MonkeyPatch.context() as patch:

@@ -7,7 +7,7 @@ from typing import Any
 from opentelemetry.metrics import Counter, Histogram, Meter
 
 from memman import Context
-from memman.events import CompressionFailedNotice, CompressionResult, Usage
+from memman.events import BilledTokens, CompressionFailedNotice, CompressionResult, Usage
 from memman.runtime.observation import Operation
 from memman_otel.names import OPERATIONS, of_model
 from memman_otel.spans import error_type
@@ -90,13 +90,16 @@ class Metrics:
     def add_usage(self, usage: Usage) -> None:
         """Record the usage of a request."""
         model = of_model(usage.model)
-        read, written = usage.cached_tokens, usage.cache_written_tokens
-        parts = {"none": usage.input_tokens - read - written, "read": read, "write": written}
-        for cache, tokens in parts.items():
-            self._input.add(max(0, tokens), {**model, "memman.token.cache": cache})
-        self._output.add(usage.output_tokens, model)
+        calls: tuple[Usage | BilledTokens, ...] = (usage, *usage.others)
+        for call in calls:
+            of_call = of_model(call.model)
+            read, written = call.cached_tokens, call.cache_written_tokens
+            parts = {"none": call.input_tokens - read - written, "read": read, "write": written}
+            for cache, tokens in parts.items():
+                self._input.add(max(0, tokens), {**of_call, "memman.token.cache": cache})
+            self._output.add(call.output_tokens, of_call)
         if usage.input_tokens:
-            self._hits.record(read / usage.input_tokens, model)
+            self._hits.record(usage.cached_tokens / usage.input_tokens, model)
         if usage.broke_cache:
             self._breaks.add(1, model)
         if usage.charge is not None:

@@ -504,6 +504,21 @@ def test_lost_cache_is_counted(telemetry: Telemetry) -> None:
     assert point.attributes["gen_ai.request.model"] == "openai/gpt-5"
 
 
+def test_tokens_of_a_providers_compaction_are_counted(telemetry: Telemetry) -> None:
+    calls = [
+        {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
+        {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000},
+    ]
+    with manager() as memory:
+        telemetry.instrument(memory)
+        memory.add_user_message("chat-7", "Hello")
+        usage = {"input_tokens": 23_000, "output_tokens": 1_000, "iterations": calls}
+        memory.record_usage("chat-7", usage)
+    points = telemetry.points()
+    assert sum(point.value for point in points["memman.usage.input_tokens"]) == 203_000
+    assert sum(point.value for point in points["memman.usage.output_tokens"]) == 4_500
+
+
 def test_trimmed_context_is_a_fallback(telemetry: Telemetry) -> None:
     with manager(auto_compress=False) as memory:
         telemetry.instrument(memory)

@@ -1,4 +1,4 @@
-"""The table of genai-prices, read as memman's prices."""
+"""The table of genai-prices, read as memman's prices and windows."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from genai_prices.types import (
     TimeOfDateConstraint,
 )
 
+from memman.protocols import ModelInfo as Limits
 from memman.protocols import ModelRef, Prices, PriceTier
 from memman.providers import model_ref
 
@@ -74,6 +75,13 @@ def prices_of(model: ModelRef) -> Prices | None:
         source=_SOURCE,
         date=date,
     )
+
+
+def window_of(model: ModelRef) -> Limits | None:
+    """Return a model's limits: its context, which the table has for half of them, is the only one known."""
+    found = _found(model)
+    window = None if found is None else found.context_window
+    return Limits(window, window, window, _SOURCE) if window else None
 
 
 def _is_extra(key: str) -> bool:

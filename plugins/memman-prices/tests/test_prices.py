@@ -12,11 +12,13 @@ import genai_prices
 import pytest
 from genai_prices import types
 from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
-from memman_prices import memman_prices
+from memman_prices import memman_model_info, memman_prices
 from memman_prices.table import _found
 
 from memman import InvalidInput, MemoryManager, ModelInfo, Prices
+from memman.counting import Models
 from memman.counting.models import model_ref
+from memman.plugins import shared_plugins
 
 
 def priced(model: str) -> Prices | None:
@@ -244,3 +246,19 @@ def test_prices_come_without_a_request() -> None:
         "assert seen == [], seen; import socket; socket.socket(); assert seen"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_window_of_an_unlisted_model_is_the_packages() -> None:
+    info = memman_model_info(model_ref("openai/gpt-oss-20b"))
+    assert info == ModelInfo(131_072, 131_072, 131_072, f"genai-prices {genai_prices.__version__}")
+    assert Models(shared_plugins).info("openai/gpt-oss-20b") == info
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "ollama/gpt-oss:20b", "qwen3:8b", "no-such-model"])
+def test_listed_or_unknown_model_has_no_window_here(model: str) -> None:
+    assert memman_model_info(model_ref(model)) is None
+
+
+@pytest.mark.parametrize("custom", [_snapshot()], indirect=True)
+def test_model_without_a_window_has_none(custom: object) -> None:
+    assert memman_model_info(model_ref("m")) is None

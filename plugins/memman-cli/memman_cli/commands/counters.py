@@ -12,23 +12,26 @@ from msgspec.structs import asdict
 
 from memman.core.resolver import known_counters, model_names
 from memman.counting import (
-    FAMILIES,
     Candidate,
     Models,
     explain,
+    families,
     known_limits,
     missing,
     model_ref,
 )
 from memman.counting.estimator import NAME
+from memman.counting.limits import own_limits
 from memman.display import did_you_mean, format_error
 from memman.entries import TokenCount
-from memman.errors import CounterUnavailable
+from memman.errors import CounterUnavailable, InvalidInput
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
 from memman.protocols import CounterSpec, ModelInfo, ModelRef
 from memman_cli import display, options
 from memman_cli.answers import (
+    CheckedModel,
+    CheckedModelsAnswer,
     CountAnswer,
     Counted,
     CountersAnswer,
@@ -40,7 +43,7 @@ from memman_cli.answers import (
     write_answer,
 )
 from memman_cli.errors import FailedError, FindingError, UnreadableError, UnusableError
-from memman_cli.files import STDIN, read_bytes
+from memman_cli.files import STDIN, display_name, read_bytes
 from memman_cli.output import note, say
 from memman_cli.words import first_line, plural
 
@@ -222,14 +225,14 @@ def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> ListedCounter:
     def fitness(ref: ModelRef) -> tuple[int, bool]:
         return spec.match(ref), ref.provider in (None, spec.name)
 
-    families = {ref.family for ref in matched}
+    served = {ref.family for ref in matched}
     # Its best model, on its own service, is the fairest example of one that it can be made for.
     example = max(matched, key=fitness, default=model_ref("a model"))
     return ListedCounter(
         name=spec.name,
         remote=spec.remote,
         accuracy=spec.accuracy,
-        families=tuple(family for family in FAMILIES if family in families),
+        families=tuple(family for family in families() if family in served),
         models=len(matched),
         missing=missing(spec, example),
     )
@@ -260,13 +263,20 @@ def _candidate_row(candidate: Candidate) -> display.Row:
 
 @click.command()
 @click.argument("query", required=False)
+@click.option("--check", "file", metavar="FILE", help="Show the window and counter of each name.")
 @options.json
-def models(query: str | None, as_json: bool) -> None:
+def models(query: str | None, file: str | None, as_json: bool) -> None:
     """List the limits of models in tokens.
 
     All are listed, or those that QUERY names. QUERY may be a part of a name, or any spelling of a
-    model: a prefix, an ARN, a fine-tune.
+    model: a prefix, an ARN, a fine-tune. The FILE of --check has names of models, separated by space or
+    lines, or is a table for MEMMAN_MODELS; "-" is stdin.
     """
+    if file is not None:
+        if query is not None:
+            raise click.UsageError("give a QUERY or --check FILE")
+        _check(file, as_json)
+        return
     found = _models(query)
     if as_json:
         known = tuple(KnownModel(model=name, **asdict(info)) for name, info in found.items())
@@ -294,8 +304,45 @@ def _models(query: str | None) -> dict[str, ModelInfo]:
     return found
 
 
+def _check(file: str, as_json: bool) -> None:
+    """Show the window and the counter of each model of a file; one without a window is a finding."""
+    known, memory = Models(shared_plugins), MemoryManager()
+    found = [
+        CheckedModel(name, own or known.info(name), memory.count_tokens("x", model=name).counter)
+        for name, own in _named_in(read_bytes(file), display_name(file)).items()
+    ]
+    if as_json:
+        write_answer(CheckedModelsAnswer(checked=tuple(found)))
+    else:
+        rows = [_checked_row(each.model, each.limits, each.counter) for each in found]
+        headings = ("model", ">window", "counter", "source")
+        display.print_table(display.open_console(), headings, rows)
+    unknown = [one.model for one in found if one.limits is None]
+    if unknown:
+        raise FindingError(f"no limits are known for {', '.join(unknown)}")
+
+
+def _checked_row(name: str, info: ModelInfo | None, counter: str) -> display.Row:
+    if info is None:
+        return display.Row((name, "unknown", counter, ""), "red")
+    return display.Row((name, f"{info.max_input:,}", counter, _source(info)))
+
+
+def _named_in(data: bytes, name: str) -> dict[str, ModelInfo | None]:
+    """Return the models in a file, with their limits if it is a table. Raises `UnreadableError`."""
+    try:
+        text = data.decode()
+        if not text.lstrip().startswith("{"):
+            return dict.fromkeys(text.split())
+        return {key.removeprefix("/"): info for key, info in own_limits(data, name).items()}
+    except UnicodeDecodeError as error:
+        raise UnreadableError(f"{name} is not UTF-8 text (byte {error.start})") from None
+    except InvalidInput as error:
+        raise UnreadableError(str(error)) from None
+
+
 def _model_row(name: str, info: ModelInfo) -> display.Row:
-    numbers = (f"{number:,}" for number in (info.context, info.max_input, info.max_output))
+    numbers = (f"{number:,}" for number in info.limits)
     return display.Row((name, *numbers, _source(info)))
 
 

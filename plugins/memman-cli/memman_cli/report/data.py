@@ -246,7 +246,7 @@ def _limits(
     info = Models(shared_plugins).info(model) if model is not None else None
     takes = None
     if info is not None:
-        takes = usable_input((info.context, info.max_input, info.max_output), reserve)
+        takes = usable_input(info.limits, reserve)
     if not limited:
         return Limits(takes, None, None)
     return Limits(takes, trigger.max_tokens, trigger.target_tokens)
