@@ -30,7 +30,8 @@ _FEW: Final = 6  # turns
 _ENTRIES_A_TURN: Final = 6  # a question, two calls, two results, an answer
 _DRIFT: Final = 0.04  # a share; ids are random, prices in the driver's format differ a little
 _SLACK: Final = 16  # tokens, likewise, and a note before a first message of the assistant
-_ATTEMPTS: Final = 5
+_ATTEMPTS: Final = 10
+_REFUSALS: Final = 10  # at most, until a request is a quarter shorter often enough
 _PATIENCE: Final = 300.0  # seconds, for twenty sessions on a slow machine
 _SESSION_IDS: Final = ("x" * 300, "x" * 300 + "y", "tab\there\x00", "caf\u00e9/of a/b")
 
@@ -73,6 +74,10 @@ class AdapterDriver:
         """Remove the last `turns` turns from the framework's history ("rewind")."""
         raise NotImplementedError("implement rewind, or name `rewind` in `lacks`")
 
+    def switch(self, model: FakeModel) -> None:
+        """Make the next runs ask another model, in the same conversation ("switch")."""
+        raise NotImplementedError("implement switch, or name `switch` in `lacks`")
+
     async def add_unknown(self, text: str) -> None:
         """Put a message with this text and of a kind unknown to memman into the history ("unknown")."""
         raise NotImplementedError("implement add_unknown, or name `unknown` in `lacks`")
@@ -92,17 +97,19 @@ class AdapterConformance:
     """Capabilities that the framework does not have, with reasons; their laws are skipped.
 
     Names: sync, stream, native, resume, fork, rewind, cancel, retry, overflow, usage, surrogates, unknown,
-    recall.
+    recall, switch.
     """
     turns: ClassVar[int] = 200
     """Turns of the long runs."""
     budget: ClassVar[int] = 2_500
     """Tokens of the long runs."""
+    small_window: ClassVar[int] = 1_500
+    """Tokens that a small model takes: more than the framework's prompt and one turn."""
 
     def start(self, memory: MemoryManager, session_id: str, model: FakeModel) -> AdapterDriver:
         """Return a driver of a new conversation that memman keeps under `session_id`.
 
-        The budget is that of `memory`, and the framework's model is called `FakeModel.name`.
+        The budget is that of `memory`, and the framework's model is called `model.name`.
         """
         raise NotImplementedError
 
@@ -318,9 +325,41 @@ class AdapterConformance:
     def test_overflow_of_the_provider_is_survived(self) -> None:
         self._needs("overflow")
         with self._conversation(self.budget, limit=self.budget * 3 // 5) as talk:
-            asyncio.run(_persistently(talk.driver, 4 * _FEW, talk.memory))
+            asyncio.run(_persistently(talk.driver, 4 * _FEW, talk.memory, talk.model))
             assert 1 <= talk.model.overflows <= 3, "the limit is learned from the first overflow"
             talk.check_log()
+
+    def test_models_that_take_turns_keep_their_windows(self) -> None:
+        self._needs("switch")
+        self._needs("overflow")
+        config = MemoryConfig(max_entries=None)
+        with closing(MemoryManager(config=config, counter="chars4")) as memory:
+            talk = self._with(memory, "s", name="house-large")
+            small = FakeModel(
+                memory, self.format, name="house-small", limit=self.small_window, is_silent=True
+            )
+            talk.play(4 * _FEW)
+            expected = [talk.model.name] * len(talk.model.requests)
+            assert talk.model.requests[-1].tokens > 2 * self.small_window
+            for turn in range(3):
+                before, refused = len(small.requests), small.overflows
+                talk.driver.switch(small)
+                asyncio.run(_persistently(talk.driver, 1, memory, small))
+                answered = len(small.requests) - before - (small.overflows - refused)
+                assert turn == 0 or small.overflows == refused, "the limit is known from then on"
+                before = len(talk.model.requests)
+                talk.driver.switch(talk.model)
+                talk.play(1)
+                talk.check_last_request()
+                expected += [small.name] * answered
+                expected += [talk.model.name] * (len(talk.model.requests) - before)
+            assert 1 <= small.overflows < _REFUSALS
+            talk.check_requests(_AMPLE)
+            talk.check_log()
+            if "usage" not in self.lacks:
+                log = memory.export_session(talk.driver.session_id).log
+                reports = [record for record in log if isinstance(record, UsageReported)]
+                assert [report.model for report in reports] == expected
 
     # ------------------------------------------------------------ usage
 
@@ -475,9 +514,12 @@ def _questions(turns: int) -> Iterator[str]:
 
 
 async def _persistently(
-    driver: AdapterDriver, turns: int, memory: MemoryManager | None = None
+    driver: AdapterDriver,
+    turns: int,
+    memory: MemoryManager | None = None,
+    model: FakeModel | None = None,
 ) -> None:
-    """Run turns, each again after a failure of the model; `memory` learns from overflows."""
+    """Run turns, each again after a failure of the model; `memory` learns from overflows of `model`."""
     for text in _questions(turns):
         for attempt in range(_ATTEMPTS):
             try:
@@ -486,8 +528,9 @@ async def _persistently(
             except Exception as error:
                 if FakeModelError.__name__ not in _lineage(error):
                     raise
-                if memory is not None:
-                    memory.record_overflow(error, model=FakeModel.name)
+                if memory is not None and model is not None:
+                    refused = model.requests[-1].tokens
+                    memory.record_overflow(error, model=model.name, tokens=refused)
         else:
             raise AssertionError(f"no answer to {text!r} after {_ATTEMPTS} attempts")
 

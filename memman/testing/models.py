@@ -82,6 +82,8 @@ class FakeModel:
         native: whether replies have a native part.
         holds: the number of the tool call that waits until it is cancelled, from 1; 0 for none.
         recalls: whether the driver is to give the tool `recall` to the agent.
+        name: the name that the driver gives to the framework for this model.
+        is_silent: whether a refusal names no limit, as those of gateways.
         numbers: of calls and answers, for models in several processes; by default unique in this process.
     """
 
@@ -101,7 +103,10 @@ class FakeModel:
         holds: int = 0,
         recalls: bool = False,
         numbers: Iterator[int] = _NUMBERS,
+        name: str = name,
+        is_silent: bool = False,
     ) -> None:
+        self.name = name
         self.requests: list[ModelRequest] = []
         self.results: list[str] = []
         self.natives: list[str] = []
@@ -118,6 +123,7 @@ class FakeModel:
         self._result = result
         self._native = native
         self._holds = holds
+        self._is_silent = is_silent
         self._read = 0  # calls of `read`
         self._done = 0  # steps of this turn
         self._asked = ""  # the path whose rate the turn asks for
@@ -151,6 +157,10 @@ class FakeModel:
             raise FakeModelError(f"request {len(self.requests)} failed")
         if self._limit is not None and billed > self._limit:
             self.overflows += 1
+            if self._is_silent:
+                raise FakeOverflow(
+                    "Error code: 400 - {'error': {'code': 'context_length_exceeded'}}"
+                )
             raise FakeOverflow(
                 f"This model's maximum context length is {self._limit} tokens. However, your messages "
                 f"resulted in {billed} tokens. Please reduce the length of the messages."

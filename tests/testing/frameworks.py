@@ -25,6 +25,7 @@ class Adapter:
         self.session_id = session_id
         self.tools = TOOLS
         self.recall = None
+        self.model = None
 
     def offer_recall(self):
         """Give the agent the tool `recall`."""
@@ -45,13 +46,20 @@ class Adapter:
         """Return the messages to send."""
         self.log(messages)
         return self.memory.build_context(
-            self.session_id, format=FORMAT, system=PROMPT["content"], tools=self.tools
+            self.session_id,
+            format=FORMAT,
+            model=self.model,
+            system=PROMPT["content"],
+            tools=self.tools,
         ).messages
 
     def use(self, reply):
         """Record what a request was billed."""
         self.memory.record_usage(
-            self.session_id, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens
+            self.session_id,
+            model=self.model,
+            input_tokens=reply.input_tokens,
+            output_tokens=reply.output_tokens,
         )
 
 
@@ -61,7 +69,7 @@ class Conversation(AdapterDriver):
     def __init__(self, adapter, model, messages=()):
         self.adapter = adapter
         self.session_id = adapter.session_id
-        self.model = model
+        self.switch(model)
         self.messages = list(messages)
         if model.recalls:
             adapter.offer_recall()
@@ -133,6 +141,9 @@ class Conversation(AdapterDriver):
 
     async def rewind(self, turns):
         self.messages = self._before(turns)
+
+    def switch(self, model):
+        self.model, self.adapter.model = model, model.name
 
     async def add_unknown(self, text):
         self._say(role="oracle", content=text)

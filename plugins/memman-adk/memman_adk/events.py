@@ -13,7 +13,7 @@ from google.adk.sessions import Session
 from google.genai import types
 
 from memman import AsyncMethods, IdConflict, InvalidInput, SessionNotFound, valid_id
-from memman.mirror import hidden_messages, message_id
+from memman.adapters import hidden_messages, message_id
 from memman_adk.contents import (
     FORMAT,
     Transients,

@@ -19,14 +19,14 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from memman import AsyncRecallTool, InvalidInput, Memory, SessionNotFound, valid_id
+from memman import AsyncRecallTool, InvalidInput, Memory, valid_id
+from memman.adapters import ModelRequests
 from memman_adk.contents import FORMAT, Contents, Transients, message_of
 from memman_adk.events import AgentLog, View
 
 _Owner: TypeAlias = tuple[str, str]  # the user, and the memman session of the root agent
 _logger: Final = logging.getLogger("memman")
 _MOST_CONVERSATIONS: Final = 256  # known without reading their logs again
-_SHORTER: Final = 0.75  # of the refused context, if the provider named no limit
 
 
 class MemmanPlugin(BasePlugin):
@@ -99,7 +99,7 @@ class MemmanPlugin(BasePlugin):
             return None
         if conversation.is_waiting:  # a model may report a request more than once
             conversation.is_waiting = False
-            await self._record_usage(conversation, usage)
+            await conversation.requests.record_usage(usage)
         return None
 
     async def on_model_error_callback(
@@ -110,17 +110,17 @@ class MemmanPlugin(BasePlugin):
         conversation = self._find(context.session, _view(context))
         if conversation is None or not isinstance(context.agent, LlmAgent):
             return None
-        if not await self._learn_limit(conversation, str(error), llm_request.model):
-            return None
-        answer = None
-        context.increment_llm_call_count()
-        try:
-            await self._fit(conversation, llm_request)
-            async for response in context.agent.canonical_model.generate_content_async(llm_request):
-                answer = response
-        except Exception:
-            _logger.exception("a shorter request has failed too; ADK raises the first error")
-        return answer
+        while await conversation.requests.is_too_long(error):
+            context.increment_llm_call_count()
+            try:
+                await self._fit(conversation, llm_request)
+                answers = context.agent.canonical_model.generate_content_async(llm_request)
+                found = [answer async for answer in answers]
+                return found[-1] if found else None
+            except Exception as refused:  # noqa: BLE001 - of any model; ADK raises the first one
+                error = refused
+        _logger.warning("no shorter request was accepted", exc_info=error)
+        return None
 
     async def on_event_callback(
         self, *, invocation_context: InvocationContext, event: Event
@@ -191,19 +191,17 @@ class MemmanPlugin(BasePlugin):
                 id_ = root if is_root else valid_id(inner, prefix=f"{root}/")
                 log = AgentLog(self.memory.aio, id_, session, agent, view)
                 tool = self.memory.aio.recall_tool(id_) if self._recall else None
-                conversation = self._conversations[key] = _Conversation(log, tool)
+                requests = ModelRequests(self.memory.aio, id_)
+                conversation = self._conversations[key] = _Conversation(log, requests, tool)
         return conversation
 
     async def _fit(self, conversation: _Conversation, request: LlmRequest) -> None:
         """Replace the contents of a request by the session's context."""
-        context = await self.memory.aio.build_context(
-            conversation.log.session_id,
-            budget=conversation.budget,
+        context = await conversation.requests.build(
+            request.model,
             pending=[message_of(content) for _, content in conversation.transients] or None,
-            missing_ok=True,
             **self._options(request),
         )
-        conversation.tokens = int(context.tokens)
         request.contents = conversation.contents.of(
             context, conversation.transients, conversation.given
         )
@@ -211,7 +209,9 @@ class MemmanPlugin(BasePlugin):
     async def _fit_alone(self, request: LlmRequest) -> None:
         """Fit a request that is of no conversation."""
         messages = [message_of(content) for content in request.contents]
-        context = await self.memory.aio.fit_messages(messages, **self._options(request))
+        context = await self.memory.aio.fit_messages(
+            messages, model=request.model, **self._options(request)
+        )
         request.contents = Contents().of(context, (), request.contents)
 
     def _options(self, request: LlmRequest) -> dict[str, Any]:
@@ -224,44 +224,17 @@ class MemmanPlugin(BasePlugin):
             "tools": tools or None,
         }
 
-    async def _record_usage(
-        self, conversation: _Conversation, usage: types.GenerateContentResponseUsageMetadata
-    ) -> None:
-        said, thought = usage.candidates_token_count or 0, usage.thoughts_token_count or 0
-        try:
-            await self.memory.aio.record_usage(
-                conversation.log.session_id,
-                input_tokens=usage.prompt_token_count,
-                output_tokens=said + thought,
-                cached_tokens=usage.cached_content_token_count or 0,
-            )
-        except (InvalidInput, SessionNotFound) as error:  # the run matters more
-            _logger.warning("the usage of a response was not recorded: %s", error)
-
-    async def _learn_limit(
-        self, conversation: _Conversation, error: str, model: str | None
-    ) -> bool:
-        """Learn the model's limit from an error, and return whether a shorter request may succeed."""
-        try:
-            found = await self.memory.aio.record_overflow(error)
-            learned = found.limits is not None
-        except InvalidInput:  # the memory has no model whose limit it could be
-            found = await self.memory.aio.record_overflow(error, model=model or "unknown")
-            learned = False
-        if found.overflow and not learned:
-            conversation.budget = int(conversation.tokens * _SHORTER)
-        return found.overflow
-
 
 class _Conversation:
     """The log of an agent, and its last request."""
 
-    def __init__(self, log: AgentLog, recall: AsyncRecallTool | None) -> None:
+    def __init__(
+        self, log: AgentLog, requests: ModelRequests, recall: AsyncRecallTool | None
+    ) -> None:
         self.log = log
+        self.requests = requests
         self.recall = recall  # notices name the tool as long as it exists
         self.contents = Contents()
-        self.budget: int | None = None
-        self.tokens = 0
         self.invocation_id = ""
         self.is_waiting = False  # for the usage
         self.given: list[types.Content] = []

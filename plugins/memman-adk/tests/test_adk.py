@@ -784,15 +784,17 @@ def test_refusal_without_a_limit_shortens_the_request() -> None:
         assert log_of(memory)[-1] == "Shorter."
 
 
-def test_second_refusal_raises_the_first() -> None:
+def test_further_refusals_raise_the_first() -> None:
     first, second = ValueError("prompt is too long"), ValueError("prompt is too long, still")
     with MemoryManager(config=MemoryConfig(max_tokens=20_000)) as memory:
-        app = Talk(agent_of(Scripted("word " * 300, first, second)), MemmanPlugin(memory))
+        model = Scripted("word " * 3_000, first, *[second] * 20)
+        app = Talk(agent_of(model), MemmanPlugin(memory))
         app.say("one")
         with pytest.raises(ValueError, match=r"prompt is too long$"):
             app.say("two")
+        model.replies.clear()
         app.say("three")
-        assert log_of(memory) == ["one", "word " * 300, "two", "three", "Done."]
+        assert log_of(memory) == ["one", "word " * 3_000, "two", "three", "Done."]
 
 
 def test_other_errors_of_the_model_are_raised() -> None:

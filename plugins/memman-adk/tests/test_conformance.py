@@ -41,7 +41,7 @@ class Driver(AdapterDriver):
         self._memory = memory
         self._model = model
         self._service = service or InMemorySessionService()
-        agent = LlmAgent(
+        self._agent = LlmAgent(
             name="reviewer",
             model=ReportingModel(model),
             instruction="You review code.",
@@ -50,7 +50,7 @@ class Driver(AdapterDriver):
         self._runner = Runner(
             app=App(
                 name=USER["app_name"],
-                root_agent=agent,
+                root_agent=self._agent,
                 plugins=[MemmanPlugin(memory, recall=model.recalls)],
             ),
             session_service=self._service,
@@ -114,6 +114,10 @@ class Driver(AdapterDriver):
             session_id=self._of_adk,
             rewind_before_invocation_id=events[_starts(events)[-turns]].invocation_id,
         )
+
+    def switch(self, model: FakeModel) -> None:
+        """Give the agent another model."""
+        self._agent.model = ReportingModel(model)
 
     async def add_unknown(self, text: str) -> None:
         """Append an event with a role of the future."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
@@ -28,14 +27,13 @@ from cachetools import LRUCache, cached
 from pydantic import BaseModel
 
 from memman import AsyncRecallTool, Context, InvalidInput, Memory, SessionNotFound, valid_id
+from memman.adapters import ModelRequests
 from memman_agent_framework.messages import NAME
 from memman_agent_framework.run import Run, dumped_message, loaded_messages, message_of
 
-_logger: Final = logging.getLogger("memman")
 _Next: TypeAlias = Callable[[], Awaitable[None]]
 _Stream: TypeAlias = ResponseStream[ChatResponseUpdate, ChatResponse[Any]]
 _RUN: Final = "memman_run"
-_SHORTER: Final = 0.75  # of the refused context, if the provider named no limit
 _MOST_SESSIONS: Final = 256  # with a tool of their own
 _HOUR: Final = 3_600  # seconds
 _OPENAI: Final = "agent_framework_openai"
@@ -130,8 +128,10 @@ class MemmanHistoryProvider(HistoryProvider):
         options = {**getattr(agent, "default_options", {}), **context.options}
         if context.service_session_id or _stored_by_service(options):
             return  # the service sends the conversation to the model
+        requests = ModelRequests(self.memory.aio, session_id)
         built = await self.context(
-            session_id,
+            requests,
+            _model_of(options, getattr(agent, "client", None)),
             {**options, "tools": [*_listed(options.get("tools")), *context.tools]},
             context.instructions,
             # If it takes no part, a request is what is loaded here and the run's input.
@@ -142,7 +142,7 @@ class MemmanHistoryProvider(HistoryProvider):
         if fits:
             said = [*self._get_context_messages_to_store(context), *context.input_messages]
             run = Run(self.memory.aio, session_id, said, loaded)
-            context.extend_middleware(self.source_id, _Fit(self, run))
+            context.extend_middleware(self.source_id, _Fit(self, run, requests))
         # The base class leaves out approvals that are settled.
         loader = _Loader(self.source_id, loaded)
         await loader.before_run(agent=agent, session=session, context=context, state=state)
@@ -162,7 +162,10 @@ class MemmanHistoryProvider(HistoryProvider):
         await super().after_run(agent=agent, session=session, context=context, state=own)
         has_loaded = self.source_id in context.context_messages
         if has_loaded and _persists_per_call(agent) and context.response is not None:
-            await self.record_usage(_valid(context.session_id), context.response.usage_details)
+            requests = ModelRequests(self.memory.aio, _valid(context.session_id))
+            options = {**getattr(agent, "default_options", {}), **context.options}
+            requests.model = _model_of(options, getattr(agent, "client", None))
+            await record_usage(requests, context.response.usage_details)
 
     def _fits_calls(self, agent: SupportsAgentRun) -> bool:
         """Return whether the log has all that an agent's model calls have, so that it can replace it."""
@@ -177,60 +180,32 @@ class MemmanHistoryProvider(HistoryProvider):
         return cached(tools, lock=Lock())(self.memory.aio.recall_tool)
 
     async def context(
-        self, session_id: str, options: Mapping[str, Any], others: Iterable[str], **more: Any
+        self,
+        requests: ModelRequests,
+        model: str | None,
+        options: Mapping[str, Any],
+        others: Iterable[str],
+        **more: Any,
     ) -> Context:
         """Return a session's context with what else is in a request priced.
 
         Args:
-            session_id: the memman session.
+            requests: those of the session.
+            model: the name of the model that is asked.
             options: the options of the request.
             others: texts of the request besides its instructions and the session's messages.
             more: arguments of `build_context`.
         """
         prompt = "\n\n".join(filter(None, [_text(options.get("instructions")), *others]))
-        return await self.memory.aio.build_context(
-            session_id,
+        return await requests.build(
+            model,
             format=NAME,
             system=prompt or None,
             tools=_tools(options) or None,
             system_inline=False,
-            missing_ok=True,
             cache=self.cache,
             **more,
         )
-
-    async def learn_limit(self, error: Exception) -> tuple[bool, bool]:
-        """Return whether an error refuses a request for its length, and whether its limit was learned."""
-        try:
-            found = await self.memory.aio.record_overflow(error)
-        except InvalidInput:  # the memory has no model whose limit it could be
-            found = await self.memory.aio.record_overflow(error, model="unknown")
-            return found.overflow, False
-        return found.overflow, found.limits is not None
-
-    async def record_usage(self, session_id: str, usage: Mapping[str, Any] | None) -> None:
-        """Record the usage of a request, which calibrates the counts."""
-        counts = {name: count for name, count in (usage or {}).items() if isinstance(count, int)}
-        given, said = counts.get("input_token_count", 0), counts.get("output_token_count", 0)
-        read = counts.get("cache_read_input_token_count", 0)
-        written = counts.get("cache_creation_input_token_count", 0)
-        # Anthropic counts cached tokens apart, OpenAI as input: the total tells, if there is one.
-        apart = any(name.startswith("anthropic.") for name in counts)
-        if "total_token_count" in counts:
-            apart = given + said != counts["total_token_count"]
-        tokens = given + read + written if apart else given
-        if not tokens:
-            return
-        try:
-            await self.memory.aio.record_usage(
-                session_id,
-                input_tokens=tokens,
-                output_tokens=said,
-                cached_tokens=read,
-                cache_written_tokens=written,
-            )
-        except (InvalidInput, SessionNotFound) as error:  # the run matters more
-            _logger.warning("the usage of a response was not recorded: %s", error)
 
 
 class _Loader(HistoryProvider):
@@ -250,8 +225,9 @@ class _Loader(HistoryProvider):
 class _Fit(ChatMiddleware):
     """Sends the session's context in place of the messages of each model call of a run."""
 
-    def __init__(self, provider: MemmanHistoryProvider, run: Run) -> None:
+    def __init__(self, provider: MemmanHistoryProvider, run: Run, requests: ModelRequests) -> None:
         self.run = run
+        self._requests = requests
         self._provider = provider
 
     async def process(self, context: ChatContext, call_next: _Next) -> None:
@@ -261,21 +237,15 @@ class _Fit(ChatMiddleware):
             return
         given, finished = context.messages, list[ChatResponse[Any]]()
         try:
-            built = await self._fit(context, given)
-            try:
-                await call_next()
-            except Exception as error:
-                ended = isinstance(error, MiddlewareTermination)
-                if ended or not await self._shorten(context, given, built, error):
-                    raise
-                await call_next()
+            await self._fit(context, given)
+            await self._call(context, call_next, given)
         except MiddlewareTermination:
             raise
         except Exception:
             await self.run.retract()
             raise
         if isinstance(context.result, ResponseStream):
-            updates = self._updates(context.result, context, call_next, given, built, finished)
+            updates = self._updates(context.result, context, call_next, given, finished)
             context.result = ResponseStream(updates, finalizer=lambda _: finished[0])
         elif context.result is not None:
             await self._record(context.result)
@@ -286,7 +256,6 @@ class _Fit(ChatMiddleware):
         context: ChatContext,
         call_next: _Next,
         given: Sequence[Message],
-        built: Context,
         finished: list[ChatResponse[Any]],
     ) -> AsyncIterator[ChatResponseUpdate]:
         """Yield the updates of a streamed model call, and add its response to `finished`."""
@@ -299,10 +268,9 @@ class _Fit(ChatMiddleware):
                         yield update
                     finished.append(await stream.get_final_response())
                 except Exception as error:
-                    if has_begun or not await self._shorten(context, given, built, error):
+                    if has_begun or not await self._shorten(context, given, error):
                         raise
-                    has_begun = True
-                    await call_next()
+                    await self._call(context, call_next, given)
                     stream = cast(_Stream, context.result)
         except Exception:
             await self.run.retract()
@@ -311,32 +279,65 @@ class _Fit(ChatMiddleware):
             await stream.close()  # the caller may have left it early
         await self._record(finished[0])
 
-    async def _fit(
-        self, context: ChatContext, messages: Sequence[Message], budget: int | None = None
-    ) -> Context:
+    async def _call(self, context: ChatContext, call_next: _Next, given: Sequence[Message]) -> None:
+        """Make a model call; if it is refused for its length, make it again, shorter."""
+        while True:
+            try:
+                return await call_next()
+            except MiddlewareTermination:
+                raise
+            except Exception as error:
+                if not await self._shorten(context, given, error):
+                    raise
+
+    async def _fit(self, context: ChatContext, messages: Sequence[Message]) -> None:
         """Log what is new in a request, and replace its messages by the session's context."""
         named = await self.run.follow(messages)
         options = context.options or {}
         others = [message.text for id_, message in named if id_ is None]
-        built = await self._provider.context(self.run.session_id, options, others, budget=budget)
+        model = _model_of(options, context.client)
+        built = await self._provider.context(self._requests, model, options, others)
         context.messages = self.run.request(named, built)
         # Else the service would keep the conversation too, and get only what is new.
         store = {"store": False} if getattr(context.client, "STORES_BY_DEFAULT", False) else {}
         context.options = {**store, **_cache_options(context.client, built), **options}
-        return built
 
     async def _shorten(
-        self, context: ChatContext, messages: Sequence[Message], refused: Context, error: Exception
+        self, context: ChatContext, messages: Sequence[Message], error: Exception
     ) -> bool:
         """Fit a request again, shorter, if it was refused for its length; return whether it was."""
-        overflow, learned = await self._provider.learn_limit(error)
-        if overflow:
-            budget = None if learned else int(int(refused.tokens) * _SHORTER)
-            await self._fit(context, messages, budget)
-        return overflow
+        is_too_long = await self._requests.is_too_long(error)
+        if is_too_long:
+            await self._fit(context, messages)
+        return is_too_long
 
     async def _record(self, response: ChatResponse[Any]) -> None:
-        await self._provider.record_usage(self.run.session_id, response.usage_details)
+        await record_usage(self._requests, response.usage_details)
+
+
+async def record_usage(requests: ModelRequests, usage: Mapping[str, Any] | None) -> None:
+    """Record the usage of a request, which calibrates the counts."""
+    counts = {name: count for name, count in (usage or {}).items() if isinstance(count, int)}
+    given, said = counts.get("input_token_count", 0), counts.get("output_token_count", 0)
+    read = counts.get("cache_read_input_token_count", 0)
+    written = counts.get("cache_creation_input_token_count", 0)
+    total = counts.get("total_token_count")  # tells whether the input has cached tokens
+    if total is None and any(name.startswith("anthropic.") for name in counts):
+        total = given + said + read + written
+    if given + read + written:
+        await requests.record_usage(
+            input_tokens=given,
+            output_tokens=said,
+            cached_tokens=read,
+            cache_written_tokens=written,
+            total_tokens=total,
+        )
+
+
+def _model_of(options: Mapping[str, Any], client: Any) -> str | None:
+    """Return the name of the model that a client asks."""
+    names = (options.get("model"), *(getattr(client, name, None) for name in ("model", "model_id")))
+    return next((name for name in names if isinstance(name, str) and name), None)
 
 
 def _valid(session_id: str | None) -> str:

@@ -14,8 +14,8 @@ from uuid import uuid4
 from agent_framework import Content, Message
 
 from memman import AsyncMethods, Context, EntryNotFound, SessionNotFound
+from memman.adapters import message_id
 from memman.entries import JSONObject
-from memman.mirror import message_id
 from memman_agent_framework.messages import NAME
 
 _PREFIX: Final = "af-"  # of the ids that are made here

@@ -29,7 +29,7 @@ class ReportingClient(FunctionInvocationLayer[Any], ChatMiddlewareLayer[Any], Ba
     def __init__(self, fake: FakeModel) -> None:
         super().__init__()
         self.function_invocation_configuration["max_iterations"] = 100
-        self.fake = fake
+        self.fake, self.model = fake, fake.name
 
     def reply(self, messages: Sequence[Message], options: Mapping[str, Any]) -> ModelReply:
         """Return the model's reply to a request."""

@@ -28,9 +28,11 @@ from agent_framework import (
     tool,
 )
 from memman_agent_framework import MemmanHistoryProvider
+from memman_agent_framework.provider import record_usage
 from memman_agent_framework.run import dumped_message
 
 from memman import AsyncMemoryManager, InvalidInput, MemoryConfig, MemoryManager
+from memman.adapters import ModelRequests
 from memman.records import Compressed, UsageReported, ids_retracted_by
 from memman.testing import FakeModel, FakeModelError, ModelReply
 
@@ -772,9 +774,7 @@ def test_cached_tokens_are_counted_once(
         "cache_creation_input_token_count": 100,
     }
     play(agent_of(memory, client), 1, session)
-    [provider] = agent_of(memory, client).context_providers
-    assert isinstance(provider, MemmanHistoryProvider)
-    asyncio.run(provider.record_usage("s", counts))
+    asyncio.run(record_usage(ModelRequests(memory.aio, "s"), counts))
     report = memory.export_session("s").log[-1]
     assert isinstance(report, UsageReported)
     assert (report.input_tokens, report.cached_tokens) == (1_000, 800)
@@ -784,7 +784,7 @@ def test_cached_tokens_are_counted_once(
     "usage", [None, {}, {"input_token_count": None}, {"input_token_count": -5}]
 )
 def test_odd_usage_does_not_end_a_run(usage: Any, memory: MemoryManager) -> None:
-    asyncio.run(MemmanHistoryProvider(memory).record_usage("s", usage))
+    asyncio.run(record_usage(ModelRequests(memory.aio, "s"), usage))
 
 
 # ---------------------------------------------------------------- recall

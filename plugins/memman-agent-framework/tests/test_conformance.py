@@ -67,6 +67,11 @@ class Driver(AdapterDriver):
         stored = json.dumps(self._session.to_dict())
         return Driver(memory, AgentSession.from_dict(json.loads(stored)), model)
 
+    def switch(self, model: FakeModel) -> None:
+        """Give the agent another client."""
+        self._agent.client = ReportingClient(model)
+        self._agent.default_options["model"] = model.name
+
     async def add_unknown(self, text: str) -> None:
         """Save a message with a role of the future."""
         message = Message("future", [text])

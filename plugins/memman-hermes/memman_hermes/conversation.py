@@ -11,7 +11,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from memman import Context, MemoryManager, SessionNotFound
-from memman.mirror import message_id
+from memman.adapters import message_id
 from memman.records import Compressed, Undone, ids_retracted_by
 
 FORMAT: Final = "openai-chat"

@@ -57,6 +57,7 @@ class MemmanEngine(ContextEngine):  # type: ignore[misc]
         self._recall = recall
         self._engines: WeakValueDictionary[str, MemmanEngine] = WeakValueDictionary()
         self._session_id = ""  # of Hermes, which compares it with its own
+        self._model: str | None = None  # of the agent
         self._begin("hermes")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> MemmanEngine:
@@ -113,7 +114,8 @@ class MemmanEngine(ContextEngine):  # type: ignore[misc]
             self._conversation.sync(messages)
 
     def update_model(self, model: str, context_length: int, *args: Any, **kwargs: Any) -> None:
-        """Take the context length of a model."""
+        """Take the name and the context length of a model."""
+        self._model = model or None
         self.context_length = context_length
         self._set_threshold()
 
@@ -131,6 +133,7 @@ class MemmanEngine(ContextEngine):  # type: ignore[misc]
                 output_tokens=said,
                 cached_tokens=usage.get("cache_read_tokens"),
                 cache_written_tokens=usage.get("cache_write_tokens"),
+                model=self._model,
             )
         except (InvalidInput, SessionNotFound) as error:  # the run matters more
             _logger.warning("the usage of a response was not recorded: %s", error)
@@ -209,6 +212,7 @@ class MemmanEngine(ContextEngine):  # type: ignore[misc]
         return self.memory.build_context(
             self.session_id,
             format=FORMAT,
+            model=self._model,
             budget=budget,
             system=self._system,
             tools=self._tools,

@@ -22,6 +22,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime, get_runtime
 
 from memman import BudgetExceeded, InvalidInput, MemoryManager, RecallTool, valid_id
+from memman.adapters import MOST_REFUSALS
 from memman_langchain.caching import cached as with_cache
 from memman_langchain.log import (
     MOST_THREADS,
@@ -37,7 +38,6 @@ _logger = logging.getLogger("memman")
 _NO_THREAD = (
     "[memman: nothing can be recalled: this run has no thread id, so its messages are not stored]"
 )
-_LESS = 0.7  # of the limit that the provider named: its counts and memman's differ
 
 _Request = ModelRequest[Any]
 _Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
@@ -131,12 +131,14 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
     def wrap_model_call(
         self, request: _Request, handler: Callable[[_Request], ModelResponse[Any]]
     ) -> _Answer:
-        """Send memman's context; after an overflow once more, with less. Record the usage."""
-        sent = self._fit(request, self._budget)
-        try:
-            answer = handler(sent)
-        except ContextOverflowError as error:
-            answer = handler(self._fit_again(request, sent, error))
+        """Send memman's context; after an overflow again, with less. Record the usage."""
+        sent = self._fit(request)
+        for refusals in range(1 + MOST_REFUSALS):
+            try:
+                answer = handler(sent)
+                break
+            except ContextOverflowError as error:
+                sent = self._fit_again(request, sent, error, refusals)
         self._record_usage(request, answer)
         return answer
 
@@ -144,12 +146,13 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         self, request: _Request, handler: Callable[[_Request], Awaitable[ModelResponse[Any]]]
     ) -> _Answer:
         """Do the same, with memman's part on a thread."""
-        sent = await asyncio.to_thread(self._fit, request, self._budget)
-        try:
-            answer = await handler(sent)
-        except ContextOverflowError as error:
-            sent = await asyncio.to_thread(self._fit_again, request, sent, error)
-            answer = await handler(sent)
+        sent = await asyncio.to_thread(self._fit, request)
+        for refusals in range(1 + MOST_REFUSALS):
+            try:
+                answer = await handler(sent)
+                break
+            except ContextOverflowError as error:
+                sent = await asyncio.to_thread(self._fit_again, request, sent, error, refusals)
         await asyncio.to_thread(self._record_usage, request, answer)
         return answer
 
@@ -184,12 +187,18 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         named = [message.model_copy(update={"id": name}) for message, name in kept]
         return [RemoveMessage(id=REMOVE_ALL_MESSAGES), *named]
 
-    def _fit(self, request: _Request, budget: int | None) -> _Request:
+    def _fit(self, request: _Request) -> _Request:
         """Return the request with memman's context in place of its messages."""
         if not request.state["messages"]:
             return request
         thread, session = self._session(request.state, request.runtime)
-        build = {**_price(request), "budget": budget, "system_inline": False}
+        profile = getattr(request.model, "profile", None) or {}
+        build = {
+            **_price(request),
+            "budget": self._budget,
+            "window": profile.get("max_input_tokens"),
+            "system_inline": False,
+        }
         own = {message.id for message in request.state["messages"]}
         pending = [message for message in request.messages if message.id not in own]
         lead = list(takewhile(lambda message: message.id not in own, request.messages))
@@ -210,15 +219,16 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         return with_cache(sent, context) if context is not None and self._cache else sent
 
     def _fit_again(
-        self, request: _Request, refused: _Request, error: ContextOverflowError
+        self, request: _Request, refused: _Request, error: ContextOverflowError, refusals: int
     ) -> _Request:
-        """Return the request for a smaller budget than that of the refused one."""
+        """Return the request, shorter than the refused one. Raises the error if that is of no use."""
         price = _price(request)
         tokens = self.memory.count_tokens(refused.messages, **price).tokens
-        name = price["model"]
-        limits = self.memory.record_overflow(error, model=name).limits if name else None
-        budget = int(min(tokens, limits.max_input) * _LESS) if limits else tokens // 2
-        return self._fit(request, budget)
+        said = f"context_length_exceeded: {error}"  # LangChain has classified it
+        found = self.memory.record_overflow(said, model=price["model"], tokens=tokens or None)
+        if found.limits is None or refusals == MOST_REFUSALS:
+            raise error
+        return self._fit(request)
 
     def _record_usage(self, request: _Request, answer: _Answer) -> None:
         thread, session = self._session(request.state, request.runtime)

@@ -28,7 +28,7 @@ class ChatModel(BaseChatModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
     fake: Any
     tools: Any = ()
-    model_name: str = FakeModel.name
+    model_name: str = ""
 
     @property
     def _llm_type(self) -> str:
@@ -97,7 +97,11 @@ class Driver(AdapterDriver):
         self._memory, self._thread, self._model, self._saver = memory, thread, model, saver
         self._config: Any = {"configurable": {"thread_id": thread}}
         self._forked = False
-        self._agent = self.make_agent(ChatModel(fake=model), [self._tool()], saver)
+        self.switch(model)
+
+    def switch(self, model: FakeModel) -> None:
+        named = ChatModel(fake=model, model_name=model.name)
+        self._agent = self.make_agent(named, [self._tool()], self._saver)
 
     def make_agent(self, model: ChatModel, tools: list[Any], saver: Any) -> Any:
         return create_agent(
@@ -209,6 +213,7 @@ class TestDeepAgents(AdapterConformance):
     lacks = TestLangChain.lacks
     turns = 60
     budget = 14_000  # most of it are the tools of deepagents
+    small_window = 4_500
 
     def start(self, memory: MemoryManager, session_id: str, model: FakeModel) -> Driver:
         return DeepDriver(memory, session_id, model, InMemorySaver())

@@ -15,6 +15,7 @@ from llama_index.core.tools import AsyncBaseTool, FunctionTool, ToolMetadata
 from llama_index.core.workflow import Context
 
 from memman import InvalidInput, MemoryManager, RecallTool, SessionNotFound
+from memman.adapters import MOST_REFUSALS
 from memman.formats.plain import field_of
 from memman_llama_index.memory import MemmanMemory
 
@@ -51,21 +52,24 @@ class MemmanFunctionAgent(FunctionAgent):
         tools: Sequence[AsyncBaseTool],
         memory: BaseMemory,
     ) -> AgentOutput:
-        """Send a request that fits; once more, shorter, if the model refuses it as too long."""
+        """Send a request that fits; again, shorter, if the model refuses it as too long."""
         if not isinstance(memory, MemmanMemory):
             return await super().take_step(ctx, llm_input, tools, memory)
         await self._put_steps(ctx, memory)
         definitions = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
         marks = self.cache if _takes_cache_points(self.llm) else None
-        fit = partial(memory.fit, llm_input, definitions, recall=self.recall, cache=marks)
-        sent = await asyncio.to_thread(fit)
-        try:
-            output = await super().take_step(ctx, sent, tools, memory)
-        except Exception as error:
-            if not await asyncio.to_thread(memory.learn_limit, error):
-                raise
+        fit = partial(
+            memory.fit, llm_input, definitions, llm=self.llm, recall=self.recall, cache=marks
+        )
+        for refusals in range(1 + MOST_REFUSALS):
             sent = await asyncio.to_thread(fit)
-            output = await super().take_step(ctx, sent, tools, memory)
+            try:
+                output = await super().take_step(ctx, sent, tools, memory)
+                break
+            except Exception as error:
+                is_too_long = await asyncio.to_thread(memory.learn_limit, error)
+                if not is_too_long or refusals == MOST_REFUSALS:
+                    raise
         await self._put_steps(ctx, memory)
         await asyncio.to_thread(_record_usage, memory, output)
         return output

@@ -19,6 +19,7 @@ from llama_index.core.base.llms.types import (
     TextBlock,
 )
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
+from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
 from llama_index.core.llms import LLM
 from llama_index.core.memory import BaseMemory
 
@@ -40,7 +41,6 @@ from memman_llama_index.messages import NAME, LlamaIndexFormat, is_message
 
 _HERE: Final = "process:"  # the store of a manager that no other process finds
 _SHARE: Final = 0.75  # of a model's window, as in LlamaIndex's own memories
-_SHORTER: Final = 0.75  # of the refused request, if the provider named no limit
 _UNNAMED: Final = "unknown"  # LlamaIndex's name of a model without a name
 _BLOCK: Final[TypeAdapter[Any]] = TypeAdapter(ContentBlock)
 _managers: Final[WeakValueDictionary[str, MemoryManager]] = WeakValueDictionary()
@@ -61,7 +61,8 @@ class MemmanMemory(BaseMemory):
     _recall: RecallTool | None = PrivateAttr(default=None)
     _system: str | None = PrivateAttr(default=None)  # what an agent sends with the messages
     _tools: list[Any] | None = PrivateAttr(default=None)
-    _budget: int | None = PrivateAttr(default=None)  # after a refusal that named no limit
+    # The model of the last request, and its window if the model has one.
+    _asked: tuple[str | None, int | None] = PrivateAttr(default=(None, None))
     _tokens: int = PrivateAttr(default=0)  # of the last context
     _fits_session: bool = PrivateAttr(default=True)  # the last request
     # What `get` returned last: the objects of a request, which are converted once.
@@ -114,11 +115,9 @@ class MemmanMemory(BaseMemory):
                 the window of `llm`.
             llm: the model, if a manager is opened.
         """
-        metadata = llm.metadata if llm is not None else None
-        if metadata is not None and token_limit is None:
-            token_limit = int(metadata.context_window * _SHARE)
-        name = metadata.model_name if metadata is not None else _UNNAMED
-        model = None if name == _UNNAMED else name
+        if llm is not None and token_limit is None:
+            token_limit = int(llm.metadata.context_window * _SHARE)
+        model = None if llm is None else _named(llm)[0]
         if memory is None and store is None:
             memory = MemoryManager(model=model, config=MemoryConfig(max_tokens=token_limit))
         made = cls(
@@ -143,6 +142,7 @@ class MemmanMemory(BaseMemory):
             input: unused.
             initial_token_count: the tokens of what else is sent.
         """
+        self._asked = None, None  # the next request may be to another model
         context = self._last_context(initial_token_count)
         messages = chat_messages(context.messages)
         # A workflow may write its state into the last one.
@@ -193,6 +193,7 @@ class MemmanMemory(BaseMemory):
         messages: Sequence[ChatMessage],
         tools: list[Any],
         *,
+        llm: LLM | None = None,
         recall: bool = False,
         cache: Literal["auto"] | None = None,
     ) -> list[ChatMessage]:
@@ -203,11 +204,14 @@ class MemmanMemory(BaseMemory):
         Args:
             messages: the request that the agent made of `get` and its system prompt.
             tools: the definitions of its tools.
+            llm: the model that is asked, with its window.
             recall: whether it has the tool `recall`.
             cache: "auto" places cache points.
         """
         if recall and self._recall is None:
             self._recall = self._memory.recall_tool(self.session_id)
+        if llm is not None:
+            self._asked = _named(llm)
         if self._got is None:
             self.get()
         got, known = self._got or (None, [])
@@ -219,7 +223,7 @@ class MemmanMemory(BaseMemory):
         self._fits_session = edited or rest == known
         if not self._fits_session:
             options = {**self._options(), "cache": cache}
-            context = self._memory.fit_messages(rest, budget=self._budget, **options)
+            context = self._memory.fit_messages(rest, **options)
             self._tokens = int(context.tokens)
             return [*prompt, *chat_messages(context.messages)]
         if edited:
@@ -239,18 +243,14 @@ class MemmanMemory(BaseMemory):
     def record_usage(self, usage: Any) -> None:
         """Record the usage of the last request, in a provider's spelling, which calibrates the counts."""
         if self._fits_session:
-            self._memory.record_usage(self.session_id, usage)
+            self._memory.record_usage(self.session_id, usage, model=self._asked[0])
 
     def learn_limit(self, error: Exception) -> bool:
         """Learn the model's limit from an error, and return whether a shorter request may succeed."""
-        try:
-            found = self._memory.record_overflow(error)
-            is_known = found.limits is not None
-        except InvalidInput:  # the manager has no model whose limit it could be
-            found, is_known = self._memory.record_overflow(error, model=_UNNAMED), False
-        if found.overflow and not is_known:
-            self._budget = int(self._tokens * _SHORTER)
-        return found.overflow
+        found = self._memory.record_overflow(
+            error, model=self._asked[0], tokens=self._tokens or None
+        )
+        return found.limits is not None
 
     # ------------------------------------------------------------ parts
 
@@ -271,7 +271,7 @@ class MemmanMemory(BaseMemory):
     ) -> Context:
         """Return the session's context with what an agent sends besides, and `extra`, priced."""
         options = {**self._options(extra), "missing_ok": True, "cache": cache}
-        context = self._memory.build_context(self.session_id, budget=self._budget, **options)
+        context = self._memory.build_context(self.session_id, **options)
         if int(context.tokens) + reserved > context.budget:
             budget = max(1, context.budget - reserved)
             context = self._memory.build_context(self.session_id, budget=budget, **options)
@@ -285,6 +285,8 @@ class MemmanMemory(BaseMemory):
             "system": system or None,
             "tools": self._tools,
             "system_inline": False,
+            "model": self._asked[0],
+            "window": self._asked[1],
         }
 
     def _all(self) -> list[Any]:
@@ -320,6 +322,12 @@ class MemmanMemory(BaseMemory):
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> MemmanMemory:
         return self.from_dict(dict(self))
+
+
+def _named(llm: LLM) -> tuple[str | None, int | None]:
+    """Return the name and the window of a model; None for what LlamaIndex only assumes."""
+    name, window = llm.metadata.model_name, llm.metadata.context_window
+    return None if name == _UNNAMED else name, None if window == DEFAULT_CONTEXT_WINDOW else window
 
 
 def chat_messages(messages: Iterable[Any]) -> list[ChatMessage]:

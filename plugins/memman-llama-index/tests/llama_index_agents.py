@@ -58,7 +58,7 @@ class ReportingModel(MockFunctionCallingLLM):
     def metadata(self) -> LLMMetadata:
         """Name the model."""
         return LLMMetadata(
-            is_function_calling_model=True, is_chat_model=True, model_name=FakeModel.name
+            is_function_calling_model=True, is_chat_model=True, model_name=self._fake.name
         )
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:

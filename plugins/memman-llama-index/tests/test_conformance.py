@@ -11,7 +11,7 @@ from llama_index.core.memory import ChatMemoryBuffer
 from memman import MemoryManager
 from memman.testing import AdapterConformance, AdapterDriver, FakeModel
 
-from .llama_index_agents import Both, flat, reading_agent
+from .llama_index_agents import Both, ReportingModel, flat, reading_agent
 
 
 class Driver(AdapterDriver):
@@ -65,6 +65,10 @@ class Driver(AdapterDriver):
     async def rewind(self, turns: int) -> None:
         """Set the messages without the last ones."""
         self.memory.set(self._until(turns))
+
+    def switch(self, model: FakeModel) -> None:
+        """Give the agent another model."""
+        self._agent.llm = ReportingModel(model)
 
     def _until(self, turns: int) -> list[ChatMessage]:
         messages = self.memory.get_all()

@@ -66,6 +66,7 @@ class MemmanSession:
         # The items given to the runner at the start of its run, and by the runner since; None before.
         self._given: list[Any] | None = None
         self._fits_session = True  # the last request
+        self._model: str | None = None  # of the last request
         self._servers: dict[str, list[Any]] = {}
 
     # ------------------------------------------------------------ the SDK's protocol
@@ -123,11 +124,14 @@ class MemmanSession:
         Input that is not this session's is fitted by itself: after a nested handoff, an `input_filter` or a
         `session_input_callback` that removes items, with a limit, or resumed by another object.
         """
-        given = data.model_data
+        given, model = data.model_data, data.agent.model
+        name = getattr(model, "model", model)  # of an object, or the name itself
+        self._model = name if isinstance(name, str) else None
         pending = None if self._given is None else _after(self._given, given.input)
         self._fits_session = pending is not None
         options: dict[str, Any] = {
             "format": _FORMAT,
+            "model": self._model,
             "system": given.instructions or None,
             "tools": await tools_of(data.agent, self._servers) or None,
             "system_inline": False,
@@ -165,6 +169,7 @@ class MemmanSession:
                 output_tokens=usage.output_tokens,
                 cached_tokens=details.cached_tokens,
                 cache_written_tokens=details.cache_write_tokens,
+                model=self._model,
             )
         except (InvalidInput, SessionNotFound) as error:  # the run matters more
             logger.warning("the usage of a response was not recorded: %s", error)

@@ -87,19 +87,19 @@ class Fake(Model):
     """The SDK's model over a `FakeModel`, or over a list of outputs."""
 
     def __init__(self, model=None, outputs=()):
-        self.model = model
+        self.fake, self.model = model, None if model is None else model.name
         self.outputs = list(outputs)
         self.inputs = []
 
     def answer(self, system, items, tools, handoffs, output_schema):
         items = [{"role": "user", "content": items}] if isinstance(items, str) else items
         self.inputs.append(items)
-        if self.model is None:
+        if self.fake is None:
             return self.outputs.pop(0), Usage(requests=1, input_tokens=100, output_tokens=5)
         sent = [definition(t.name, t.description, t.params_json_schema) for t in tools]
         sent += [definition(h.tool_name, h.tool_description, h.input_json_schema) for h in handoffs]
         natives = [item["encrypted_content"] for item in items if item.get("type") == "reasoning"]
-        reply = self.model.reply(items, system=system, tools=sent, natives=natives)
+        reply = self.fake.reply(items, system=system, tools=sent, natives=natives)
         output = [reasoning(reply.native)] if reply.native else []
         output += [message(reply.text)] if reply.text else []
         output += [call(c.name, json.dumps(c.arguments), c.call_id) for c in reply.calls]
@@ -183,6 +183,9 @@ class Driver(AdapterDriver):
 
     def run_sync(self, text):
         return Runner.run_sync(self.agent, text, **self.options()).final_output
+
+    def switch(self, model):
+        self.agent.model = Fake(model)
 
     async def history(self):
         return await self.session.own.get_items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
@@ -21,17 +20,15 @@ from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import RequestUsage
 
-from memman import AsyncRecallTool, Context, InvalidInput, Memory, SessionNotFound, valid_id
+from memman import AsyncRecallTool, Context, InvalidInput, Memory, valid_id
 from memman_pydantic_ai.messages import NAME
 from memman_pydantic_ai.mirror import Mirror
 
-logger = logging.getLogger("memman")
 _MOST_SESSIONS: Final = 256  # known without reading their logs again
 _ESTIMATING: Final = ("function", "test")  # pydantic-ai estimates the usage of these models
 _MARKED: Final = ("anthropic", "bedrock")  # these cache what a request marks
 _PARTS: Final = ("tool_definitions", "instructions", "messages")
 _HOUR: Final = 3_600  # seconds
-_SHORTER: Final = 0.75  # of the refused context, if the provider named no limit
 
 
 @dataclass
@@ -98,10 +95,10 @@ class MemmanHistory(AbstractCapability[Any]):
         history = request_context.messages
         mirror = self._mirror(ctx)
         await mirror.sync(history)
-        context = await self._context(ctx, mirror, request_context)
+        context = await self._context(mirror, request_context)
         if mirror.lacks(context):  # another process has continued the session
             await mirror.resync(history)
-            context = await self._context(ctx, mirror, request_context)
+            context = await self._context(mirror, request_context)
         settings = self._settings(request_context, context) if self.cache else {}
         return replace(request_context, messages=mirror.messages_of(context, history), **settings)
 
@@ -117,11 +114,10 @@ class MemmanHistory(AbstractCapability[Any]):
     async def on_model_request_error(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
     ) -> ModelResponse:
-        """Send a request that was too long for the model once more, shorter."""
-        if request_context.attempt == 1:
-            refused = isinstance(error, ModelContextWindowExceededError)
-            if await self.learn_limit(ctx, str(error), refused):
-                raise RetryModelRequest from error
+        """Send a request that was too long for the model again, shorter."""
+        is_known = isinstance(error, ModelContextWindowExceededError)
+        if await self.learn_limit(ctx, str(error), is_known):
+            raise RetryModelRequest from error
         raise error
 
     async def after_run(
@@ -141,32 +137,20 @@ class MemmanHistory(AbstractCapability[Any]):
     @durable_operation(name="record_usage")
     async def record_usage(self, ctx: RunContext[Any], usage: RequestUsage) -> None:
         """Record the usage that a provider reported for the last request of a conversation."""
-        try:
-            await self.memory.aio.record_usage(
-                self._session(ctx),
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                cached_tokens=usage.cache_read_tokens,
-                cache_written_tokens=usage.cache_write_tokens,
-            )
-        except (InvalidInput, SessionNotFound) as error:  # the run matters more
-            logger.warning("the usage of a response was not recorded: %s", error)
+        await self._mirror(ctx).requests.record_usage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cache_read_tokens,
+            cache_written_tokens=usage.cache_write_tokens,
+        )
 
     @durable_operation(name="learn_limit")
-    async def learn_limit(self, ctx: RunContext[Any], error: str, refused: bool) -> bool:
-        """Learn the model's limit from an error, and return whether a shorter request may succeed.
+    async def learn_limit(self, ctx: RunContext[Any], error: str, is_known: bool) -> bool:
+        """Learn the model's limit from an error, and return whether to send a shorter request.
 
-        `refused`: pydantic-ai takes it for an error about the length.
+        `is_known`: pydantic-ai takes it for an error about the length.
         """
-        learned = False
-        try:
-            found = await self.memory.aio.record_overflow(error)
-            refused, learned = refused or found.overflow, found.limits is not None
-        except InvalidInput:
-            pass  # the memory has no model whose limit it could be
-        if refused and not learned:
-            return self._mirror(ctx).shorten(_SHORTER)
-        return refused
+        return await self._mirror(ctx).requests.is_too_long(error, is_known=is_known)
 
     @durable_operation(name="answer_recall")
     async def answer_recall(self, ctx: RunContext[Any], arguments: dict[str, Any]) -> str:
@@ -209,20 +193,18 @@ class MemmanHistory(AbstractCapability[Any]):
             return {}
         return {"model_settings": {**own, **(request.model_settings or {})}}
 
-    async def _context(
-        self, ctx: RunContext[Any], mirror: Mirror, request: ModelRequestContext
-    ) -> Context:
+    async def _context(self, mirror: Mirror, request: ModelRequestContext) -> Context:
         """Return the session's context, with what else is in the request priced."""
         parameters = request.model_request_parameters
         prompts = [*mirror.standing, InstructionPart.join(parameters.instruction_parts or [])]
-        return await self.memory.aio.build_context(
-            self._session(ctx),
+        model = request.model
+        return await mirror.requests.build(
+            model.model_name,
+            window=model.profile.get("context_window"),
             format=NAME,
-            budget=mirror.budget,
             system="\n\n".join(filter(None, prompts)) or None,
             tools=list(_tools(parameters)) or None,
             system_inline=False,
-            missing_ok=True,
             cache=self.cache,
         )
 

@@ -21,7 +21,7 @@ from pydantic_ai.messages import (
 )
 
 from memman import AsyncMethods, Context
-from memman.mirror import HistoryMessage, HistoryMirror, message_id
+from memman.adapters import HistoryMessage, HistoryMirror, ModelRequests, message_id
 from memman_pydantic_ai.messages import NAME
 
 _PREFIX: Final = "pai-"  # of the ids that are made here
@@ -90,19 +90,12 @@ class Mirror:
         self._pieces: dict[str, Piece] = {}  # of the known messages, by their keys
         self._is_read = False  # whether they were compared with the log
         self._standing: list[SystemPromptPart] = []
-        self._tokens = 0  # of the last context
-        self.budget: int | None = None
+        self.requests = ModelRequests(memory, session_id)
 
     @property
     def standing(self) -> list[str]:
         """The system prompts at the start of the history: configuration, which is not logged."""
         return [part.content for part in self._standing]
-
-    def shorten(self, factor: float) -> bool:
-        """Set the budget to a part of the refused context; return False if no context is known."""
-        if self._tokens:  # else another process made it
-            self.budget = int(self._tokens * factor)
-        return self._tokens > 0
 
     async def sync(self, history: Sequence[ModelMessage]) -> None:
         """Make the log equal to a history."""
@@ -142,7 +135,6 @@ class Mirror:
 
     def messages_of(self, context: Context, history: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return a context as messages: the history's own objects wherever they are unaltered."""
-        self._tokens = int(context.tokens)
         found: list[ModelMessage] = []
         for message, source in zip(context.messages, context.sources, strict=True):
             own = [self._pieces.get(key) for key in dict.fromkeys(map(message_id, source.entries))]

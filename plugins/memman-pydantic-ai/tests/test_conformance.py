@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
 from memman import MemoryManager, valid_id
 from memman.testing import AdapterConformance, AdapterDriver, FakeModel
 
-from .pydantic_ai_agents import flat, reading_agent
+from .pydantic_ai_agents import ReportingModel, flat, reading_agent
 
 
 class Driver(AdapterDriver):
@@ -74,6 +74,10 @@ class Driver(AdapterDriver):
     async def rewind(self, turns: int) -> None:
         """Cut the messages."""
         self._messages = self._until(turns)
+
+    def switch(self, model: FakeModel) -> None:
+        """Give the agent another model."""
+        self._agent.model = ReportingModel(model)
 
     def _until(self, turns: int) -> list[ModelMessage]:
         starts = [

@@ -437,16 +437,16 @@ def test_request_that_is_too_long_is_sent_again_shorter(stream: bool) -> None:
 
     def refused(messages: list[ModelMessage]) -> None:
         lengths.append(len(str(flat(messages))))
-        if lengths[-1] > 4_000:
+        if lengths[-1] > 8_000:
             raise ModelContextWindowExceededError("m", "the input is too long")
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         refused(messages)
-        return ModelResponse(parts=[TextPart("word " * 40)])
+        return ModelResponse(parts=[TextPart("word " * 120)])
 
     async def answer_in_pieces(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         refused(messages)
-        yield "word " * 40
+        yield "word " * 120
 
     model = FunctionModel(answer, stream_function=answer_in_pieces)
     agent = Agent(model, capabilities=[MemmanHistory(memory, "s")])
@@ -462,7 +462,7 @@ def test_request_that_is_too_long_is_sent_again_shorter(stream: bool) -> None:
     for number in range(30):
         history = asyncio.run(turn(f"question {number}", history))
     assert len(history) == 60
-    assert 1 <= sum(length > 4_000 for length in lengths) <= 4
+    assert 1 <= sum(length > 8_000 for length in lengths) <= 4
 
 
 def test_limit_in_an_error_is_learned() -> None:

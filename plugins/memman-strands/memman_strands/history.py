@@ -14,8 +14,8 @@ from uuid import uuid4
 from strands.types.content import Message
 
 from memman import AsyncMethods, Context, SessionExists, SessionNotFound
+from memman.adapters import HistoryMessage, HistoryMirror, message_id
 from memman.formats.bedrock import sdk_messages
-from memman.mirror import HistoryMessage, HistoryMirror, message_id
 
 FORMAT: Final = "bedrock"  # Strands' messages are those of Bedrock's Converse
 _PREFIX: Final = "strands-"  # of the ids that are made here

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from strands import Agent
@@ -28,13 +27,11 @@ from memman import (
     Context,
     InvalidInput,
     Memory,
-    SessionNotFound,
     valid_id,
 )
+from memman.adapters import ModelRequests
 from memman_strands.history import FORMAT, AgentHistory, shown_from
 
-_logger: Final = logging.getLogger("memman")
-_SHORTER: Final = 0.75  # of the refused context, if the provider named no limit
 _MARKING: Final = ("strands.models.bedrock", "strands.models.anthropic")  # take cache points
 _OWN_CACHE: Final = ("cache_config", "cache_prompt", "cache_tools")
 
@@ -75,10 +72,8 @@ class MemmanConversationManager(ConversationManager):
         self._tool = memory.aio.recall_tool(self.session_id) if recall else None
         self._history = AgentHistory(memory.aio, self.session_id)
         self._gone: list[Message] = []  # the first of the agent's messages, which left the context
-        self._tokens = 0  # of the last context
-        self._budget: int | None = None
+        self._requests = ModelRequests(memory.aio, self.session_id)
         self._refused: Exception | None = None
-        self._refusals = 0  # since the last reply
 
     # ------------------------------------------------------------ hooks of Strands
 
@@ -108,10 +103,9 @@ class MemmanConversationManager(ConversationManager):
         """
         if e is None:
             return
-        if not self._tokens or isinstance(e.__cause__, BudgetExceeded):
+        if not self._requests.tokens or isinstance(e.__cause__, BudgetExceeded):
             raise e
         self._refused = e
-        self._refusals += 1
 
     def get_state(self) -> dict[str, Any]:
         """Return what a session manager stores."""
@@ -141,13 +135,13 @@ class MemmanConversationManager(ConversationManager):
         """Log what is new, and replace the messages of a request by the session's context."""
         messages = list(request.agent.messages)
         ids = await self._history.sync(messages)
-        if self._refused is not None:
-            await self._learn_limit(self._refused)
+        refused, self._refused = self._refused, None
+        if refused and not await self._requests.is_too_long(refused, is_known=True):
+            raise refused
         try:
             context = await self._context(request)
         except BudgetExceeded as error:
             raise ContextWindowOverflowException(str(error)) from error
-        self._tokens, self._refused = int(context.tokens), None
         start = shown_from(context, ids) if context.compacted else 0
         self._gone = messages[: _turn_before(messages, start)]
         own = request.messages if len(request.messages) == len(messages) else messages
@@ -162,26 +156,19 @@ class MemmanConversationManager(ConversationManager):
         """Record the usage of a request, which calibrates the counts."""
         if event.stop_response is None:
             return
-        self._refusals = 0
         usage: Any = (event.stop_response.message.get("metadata") or {}).get("usage") or {}
         read = usage.get("cacheReadInputTokens", 0)
         written = usage.get("cacheWriteInputTokens", 0)
         given, said = usage.get("inputTokens", 0), usage.get("outputTokens", 0)
-        # Some providers count cached tokens as input, others apart: the total tells.
-        apart = given + said != usage.get("totalTokens", given + said)
-        tokens = given + read + written if apart else given
-        if not tokens:
+        if not given + read + written:
             return
-        try:
-            await self.memory.aio.record_usage(
-                self.session_id,
-                input_tokens=tokens,
-                output_tokens=said,
-                cached_tokens=read,
-                cache_written_tokens=written,
-            )
-        except (InvalidInput, SessionNotFound) as error:  # the run matters more
-            _logger.warning("the usage of a response was not recorded: %s", error)
+        await self._requests.record_usage(
+            input_tokens=given,
+            output_tokens=said,
+            cached_tokens=read,
+            cache_written_tokens=written,
+            total_tokens=usage.get("totalTokens"),  # tells whether the input has cached ones
+        )
 
     async def _log_answer(self, event: AfterInvocationEvent) -> None:
         """Log the last messages of a run."""
@@ -189,30 +176,19 @@ class MemmanConversationManager(ConversationManager):
 
     # ------------------------------------------------------------ parts
 
-    async def _learn_limit(self, error: Exception) -> None:
-        """Learn the model's limit from an error; if it names none, take a smaller budget."""
-        learned = False
-        try:
-            found = await self.memory.aio.record_overflow(str(error))
-            learned = found.limits is not None
-        except InvalidInput:
-            pass  # the memory has no model whose limit it could be
-        if not learned or self._refusals > 1:
-            self._budget = int(self._tokens * _SHORTER)
-
     async def _context(self, request: InvokeModelContext) -> Context:
         """Return the session's context, with what else is in the request priced."""
         prompt, _ = split_system_prompt(request.system_prompt)
         injected = [block["text"] for block in _injected(request) if "text" in block]
         tools = [{"toolSpec": spec} for spec in request.tool_specs] if self._count_tools else None
-        return await self.memory.aio.build_context(
-            self.session_id,
+        config: Mapping[str, Any] = request.model.get_config()
+        return await self._requests.build(
+            config.get("model_id"),
+            window=config.get("context_window_limit"),
             format=FORMAT,
-            budget=self._budget,
             system="\n\n".join(filter(None, [prompt, *injected])) or None,
             tools=tools or None,
             system_inline=False,
-            missing_ok=True,
             cache=self._cache if _takes_marks(request.model, request.system_prompt) else None,
         )
 

@@ -99,6 +99,10 @@ class Driver(AdapterDriver):
         ]
         return starts[-turns]
 
+    def switch(self, model: FakeModel) -> None:
+        """Give the agent another model."""
+        self._agent.model = ReportingModel(model)
+
     async def add_unknown(self, text: str) -> None:
         """Add a message with a role of the future."""
         message: Any = {"role": "future", "content": [{"text": text}]}

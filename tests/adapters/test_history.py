@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import MemoryManager
-from memman.mirror import HistoryMessage, HistoryMirror, message_id, named_by_content
+from memman.adapters import HistoryMessage, HistoryMirror, message_id, named_by_content
 
 PREFIX = "fw-"
 

@@ -1,0 +1,20 @@
+"""What adapters of frameworks share: the history of a framework as a session, and its model's requests."""
+
+from memman.adapters.history import (
+    HistoryMessage,
+    HistoryMirror,
+    hidden_messages,
+    message_id,
+    named_by_content,
+)
+from memman.adapters.requests import MOST_REFUSALS, ModelRequests
+
+__all__ = [
+    "MOST_REFUSALS",
+    "HistoryMessage",
+    "HistoryMirror",
+    "ModelRequests",
+    "hidden_messages",
+    "message_id",
+    "named_by_content",
+]
