@@ -10,7 +10,6 @@ messages = memory.build_context("s1").messages
 from memman import events, plugins
 from memman.archive import ArchiveInfo, ArchiveLimits, SessionState
 from memman.async_manager import AsyncMemoryManager
-from memman.compression import CompressionPlan, PlannedEntry
 from memman.config import MemoryConfig
 from memman.core.methods import AsyncMethods
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, TextPart, TokenCount
@@ -40,7 +39,7 @@ from memman.errors import (
     SummarizerUnavailable,
     WrongEventLoop,
 )
-from memman.events import CompressionResult
+from memman.events import CompressionPlan, CompressionResult, PlannedEntry
 from memman.explain import CompressionStatus, Explanation
 from memman.explain.cache_state import CacheState
 from memman.explain.explanation import SummarizerState, Trigger

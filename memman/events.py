@@ -19,7 +19,9 @@ import inspect
 import logging
 import sys
 import weakref
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from types import FunctionType
 from typing import Any, Literal, TypeVar
@@ -44,6 +46,7 @@ from memman.records import (
     Pinned,
     Record,
     Replacement,
+    ReplacementMethod,
     SettingsInEffect,
     Undone,
     UsageReported,
@@ -58,6 +61,20 @@ logger = logging.getLogger("memman.events")
 
 R = TypeVar("R", bound=Callable[..., Any])
 _warned: set[object] = set()  # the warnings that were logged already
+_run: ContextVar[dict[str, Any]] = ContextVar("memman_run", default={})  # noqa: B039 - it is not changed
+
+
+@contextmanager
+def in_run(**metadata: Any) -> Iterator[None]:
+    """Give every event that is caused within this metadata: `with in_run(invocation="i-1"): ...`.
+
+    An inner one adds to an outer one. The log does not have it.
+    """
+    token = _run.set({**_run.get(), **metadata})
+    try:
+        yield
+    finally:
+        _run.reset(token)
 
 
 class EventSignal(NamedSignal):
@@ -121,10 +138,14 @@ class EventSignal(NamedSignal):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """The base of payloads. `remote`: it was replayed from the log, maybe from another process."""
+    """The base of payloads. `remote`: it was replayed from the log, maybe from another process.
+
+    `run` is the metadata that the caller gave with `in_run`, {} for a replayed event.
+    """
 
     session_id: str
     remote: bool = False
+    run: dict[str, Any] = msgspec.field(default_factory=_run.get)
 
 
 class SessionOpened(Event, frozen=True, kw_only=True):
@@ -189,6 +210,68 @@ class CompressionResult(Event, frozen=True, kw_only=True):
     def values_kept(self) -> int:
         """The number of those that the window still shows, in the outline or elsewhere."""
         return 0 if self.state is None else self.state.kept
+
+
+class PlannedEntry(msgspec.Struct, frozen=True, gc=False):
+    """The planned action for one entry of the window, and the reason."""
+
+    entry_id: str
+    type: str
+    tokens: int
+    action: Literal["keep"] | ReplacementMethod
+    tokens_after: int
+    reason: str
+
+
+class CompressionPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A compression that was planned but not executed; its outline has at most `state_tokens`.
+
+    `bill` is a sentence on what the session's settings do to the bill, "" for the default ones.
+    """
+
+    session_id: str
+    tokens_before: int
+    tokens_after: int
+    entries_before: int
+    entries_after: int
+    target_tokens: int
+    state_tokens: int
+    asks_summarizer: bool
+    entries: tuple[PlannedEntry, ...]
+    bill: str = ""
+
+    def __repr__(self) -> str:
+        return (
+            f"<CompressionPlan {self.session_id}: {self.tokens_before:,} -> {self.tokens_after:,} tokens, "
+            f"{self.entries_before:,} -> {self.entries_after:,} entries>"
+        )
+
+
+class Compressing(Event, frozen=True, kw_only=True):
+    """A compression is about to begin, by `plan`: a receiver may hold it back, or instruct its summary.
+
+    `automatic` is whether an add made it due; `held`, `focus` and `keep` are what receivers wanted so far.
+    """
+
+    plan: CompressionPlan
+    automatic: bool
+    held: list[str] = []
+    focus: list[str] = []
+    keep: list[str] = []
+
+    def hold(self, reason: str) -> None:
+        """Let nothing be compressed this time; the session's next compression cannot be held back."""
+        self.held.append(reason)
+
+    def instruct(self, *, focus: str | None = None, keep: Sequence[str] = ()) -> None:
+        """Instruct the summarizer; without one (`plan.asks_summarizer`) nothing follows from it.
+
+        Args:
+            focus: a topic that the summary should preserve in detail.
+            keep: texts that stand in the summary, word for word.
+        """
+        self.focus.extend([focus] if focus else ())
+        self.keep.extend(keep)
 
 
 class CompressionUndone(Event, frozen=True, kw_only=True):
@@ -364,6 +447,7 @@ session_configured = _log_event("session:configured", SessionConfigured, Configu
 session_described = _log_event("session:described", SessionDescribed, Described)
 usage_reported = _log_event("usage:reported", Usage, UsageReported)
 
+compressing = _signal("compressing", Compressing)
 compression_failed = _signal("compression:failed", CompressionFailedNotice)
 count_fell_back = _signal("count:fell-back", CountFellBack)
 message_altered = _signal("message:altered", MessageAltered)
@@ -379,7 +463,8 @@ EventName = Literal[
     "session_opened",
     "entry_added", "compressed", "compression_undone", "session_cleared", "entries_deleted",
     "entry_pinned", "session_configured", "session_described", "usage_reported",
-    "compression_failed", "count_fell_back",
+    "add", "compress", "clear",
+    "compressing", "compression_failed", "count_fell_back",
     "message_altered", "over_budget", "context_trimmed", "compaction_unreadable", "session_imported",
     "session_forked",
     "session_deleted", "session_evicted",
@@ -389,7 +474,10 @@ EventName = Literal[
     "message:altered", "over-budget", "context:trimmed", "compaction:unreadable", "session:imported",
     "session:forked", "session:deleted", "session:evicted",
 ]  # fmt: skip
-"""The names that `memory.on` takes: of the signals as in this module, or as `signal.name`."""
+"""The names that `memory.on` takes: of the signals as in this module, or as `signal.name`.
+
+`add`, `compress` and `clear` are `entry_added`, `compressed` and `session_cleared`.
+"""
 E = TypeVar("E", bound=Event)
 
 
@@ -455,6 +543,7 @@ def _signal_named(event: Any) -> EventSignal:
     if isinstance(event, type) and event in SIGNALS:
         return SIGNALS[event]
     by_name = {_in_python(signal.name): signal for signal in SIGNALS.values()}
+    by_name.update(add=entry_added, compress=compressed, clear=session_cleared)
     found = by_name.get(_in_python(event)) if isinstance(event, str) else None
     if found is None:
         raise InvalidInput(f"unknown event {safe_repr(event, 60)}{known_names(event, by_name)}")
@@ -552,7 +641,17 @@ def _remote(item: FeedItem) -> Event:
     if not isinstance(item, FeedItem):
         raise InvalidInput(f"replay takes the items of a feed, not {type(item).__name__}")
     event = event_of(item.session_id, item.seq, item.record)
-    return msgspec.structs.replace(event, remote=True)
+    return msgspec.structs.replace(event, remote=True, run={})
+
+
+def as_ag_ui(event: Event) -> dict[str, Any]:
+    """Return an event as an event of the type CUSTOM of the AG-UI protocol, ready for JSON.
+
+    Its name is `memman.` and that of the signal, such as `memman.compressed`; `value` has the fields.
+    """
+    name = f"memman.{SIGNALS[type(event)].name}"
+    value = msgspec.json.decode(msgspec.json.encode(event, enc_hook=str))
+    return {"type": "CUSTOM", "name": name, "value": value}
 
 
 def event_of(session_id: str, seq: int, record: Record) -> Event:

@@ -12,14 +12,13 @@ from typing import Any, Literal, Self, overload
 
 from memman import events
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
-from memman.compression import CompressionPlan
 from memman.config import MemoryConfig
 from memman.core.aio import ThreadedMethods
 from memman.core.arguments import check_switch
 from memman.core.core import Core, Redact
 from memman.core.methods import AsyncMethods, State
 from memman.entries import ContentLike, Entry, EntryType, TokenCount
-from memman.events import Subscription
+from memman.events import CompressionPlan, Subscription
 from memman.explain import Explanation
 from memman.formats import FormatName
 from memman.protocols import (
@@ -1069,14 +1068,14 @@ class MemoryManager:
         Args:
             event: a name (`"compressed"`, `"entry_added"`, ...) or a payload's type
                 (`events.CompressionResult`), which lets a type checker check the callback.
-            callback: takes the event. Only `AsyncMemoryManager` takes a coroutine function.
+            callback: takes the event; a coroutine function is awaited, in the event loop of the caller that
+                awaits `memory.aio`, else in one of the manager's own.
 
         Returns:
             The subscription; its `off()` ends it.
 
         Raises:
             InvalidInput: the event is unknown, or the callback does not take one argument.
-            AsyncPortRefused: the callback is async and the manager is not.
         """
         return self._methods.on(event, callback)
 

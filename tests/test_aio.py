@@ -321,17 +321,12 @@ def test_async_ports_are_refused_until_allowed() -> None:
     async def summarize(prompt: str) -> str:
         return prompt
 
-    async def receive(_event: Any) -> None: ...
-
     with pytest.raises(AsyncPortRefused, match=r"async_ports=True"):
         MemoryManager(summarizer=summarize)
     memory = MemoryManager()
     with pytest.raises(AsyncPortRefused, match=r"memory\.aio"):
         memory.set_summarize_callback(summarize)
-    with pytest.raises(AsyncPortRefused, match=r"memory\.aio"):
-        memory.on("compressed", receive)
     run(memory.aio.set_summarize_callback(summarize))
-    memory.on("compressed", receive)
     memory.close()
 
 

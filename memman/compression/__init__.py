@@ -13,7 +13,6 @@
 | `state`, `words` | the texts that every compression carries forward, and the exact values of texts |
 """
 
-from memman.compression.plan import CompressionPlan, PlannedEntry
 from memman.compression.repeats import fold_repeats
 from memman.compression.stages import (
     ClearToolResults,
@@ -30,12 +29,10 @@ from memman.compression.view import EntryFactory, Goal, Group, Item, View
 
 __all__ = [
     "ClearToolResults",
-    "CompressionPlan",
     "EntryFactory",
     "Goal",
     "Group",
     "Item",
-    "PlannedEntry",
     "Step",
     "View",
     "clear_tool_results",

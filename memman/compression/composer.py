@@ -20,11 +20,17 @@ class Composer:
     """Makes summaries of some entries.
 
     `replaced` are the tokens of the entries. `recall` is the name of the agent's tool that returns them.
+    `keep` are texts that stand in the summary: behind the reply if that lacks them.
     """
 
     def __init__(
-        self, originals: Sequence[Entry], make_entry: EntryFactory, recall: str = ""
+        self,
+        originals: Sequence[Entry],
+        make_entry: EntryFactory,
+        recall: str = "",
+        keep: Sequence[str] = (),
     ) -> None:
+        self._keep = keep
         self._originals = originals
         self._make_entry = make_entry
         self._draft = summary_draft("", originals, recall)
@@ -35,8 +41,9 @@ class Composer:
         return Composer(originals, self._make_entry)
 
     def entry(self, text: str) -> Entry:
-        """Return a summary with exactly this text."""
-        return self._make_entry(msgspec.structs.replace(self._draft, content=text))
+        """Return a summary with this text, and the texts to keep that it lacks."""
+        content = "\n".join((text, *(each for each in self._keep if each not in text)))
+        return self._make_entry(msgspec.structs.replace(self._draft, content=content))
 
     def clipped(self, text: str, cap: int) -> Entry:
         """Return the summary with the beginning of a reply that fits."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from itertools import groupby, zip_longest
-from typing import Literal
-
-import msgspec
 
 from memman.compression.strategies import Stage, Step
 from memman.compression.summarize import Answer, Request, SummaryOptions, summarise
 from memman.compression.view import EntryFactory, Goal, Group, Item, View
 from memman.display import format_error, safe_repr
 from memman.errors import CompressionFailed
+from memman.events import CompressionPlan, PlannedEntry
 from memman.records import Replacement, ReplacementMethod
 
 
@@ -127,41 +125,6 @@ def replacements_of(view: View) -> tuple[Replacement, ...]:
                 ids = tuple(each.entry.id for each in item.run)
                 found.append(Replacement(ids, item.entry, item.method, item.into))
     return tuple(found)
-
-
-class PlannedEntry(msgspec.Struct, frozen=True, gc=False):
-    """The planned action for one entry of the window, and the reason."""
-
-    entry_id: str
-    type: str
-    tokens: int
-    action: Literal["keep"] | ReplacementMethod
-    tokens_after: int
-    reason: str
-
-
-class CompressionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A compression that was planned but not executed; its outline has at most `state_tokens`.
-
-    `bill` is a sentence on what the session's settings do to the bill, "" for the default ones.
-    """
-
-    session_id: str
-    tokens_before: int
-    tokens_after: int
-    entries_before: int
-    entries_after: int
-    target_tokens: int
-    state_tokens: int
-    asks_summarizer: bool
-    entries: tuple[PlannedEntry, ...]
-    bill: str = ""
-
-    def __repr__(self) -> str:
-        return (
-            f"<CompressionPlan {self.session_id}: {self.tokens_before:,} -> {self.tokens_after:,} tokens, "
-            f"{self.entries_before:,} -> {self.entries_after:,} entries>"
-        )
 
 
 _STATUS_REASONS = {"newest": "the newest exchange", "recent": "in the recent window"}

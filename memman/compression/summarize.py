@@ -101,6 +101,7 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
         write: leave the entries to the outline if there is no summarizer or it fails.
         on_failure: the setting of this name.
         focus: a topic for the summary to emphasize.
+        keep: texts that stand in the summary, word for word.
         dry_run: only put a stand-in in place of the summary.
         by_hand: leave entries to the outline that are too few for a summarizer.
         insist: call the summarizer for these too.
@@ -119,6 +120,7 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     write: bool = True
     on_failure: str = "fallback"
     focus: str | None = None
+    keep: tuple[str, ...] = ()
     dry_run: bool = False
     by_hand: bool = False
     insist: bool = False
@@ -182,7 +184,7 @@ def summarise(
     options = msgspec.structs.replace(options, kept=kept)
     full = yield from _in_full(exchanges, options.redact)
     originals = [entry for entries in full for entry in entries]
-    composer = Composer(originals, make_entry, goal.recall)
+    composer = Composer(originals, make_entry, goal.recall, options.keep)
     live = None
     if options.prefix is not None:
         behind = (item for group in view.groups[chosen[-1] + 1 :] for item in group.window_items)

@@ -19,6 +19,7 @@ from memman.errors import WrongEventLoop
 from memman.protocols import FeedItem
 from memman.recall import AsyncRecallTool
 from memman.runtime import SyncRuntime
+from memman.runtime.port_loop import calling_loop
 from memman.runtime.threads import start_in_thread
 
 logger = logging.getLogger("memman")
@@ -71,7 +72,11 @@ class ThreadedMethods(AsyncMethods):
         except RuntimeError:
             work.close()
             raise WrongEventLoop(_NO_LOOP) from None
-        result = start_in_thread(partial(self._runtime.run, work), "memman-aio")
+        token = calling_loop.set(loop)  # receivers are awaited there
+        try:
+            result = start_in_thread(partial(self._runtime.run, work), "memman-aio")
+        finally:
+            calling_loop.reset(token)
         try:
             return await asyncio.wrap_future(result, loop=loop)
         except asyncio.CancelledError:

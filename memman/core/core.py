@@ -25,7 +25,7 @@ from memman.core.resolver import DEFAULT_FORMAT, Resolver
 from memman.counting.lookup import sound_limits
 from memman.display import safe_repr
 from memman.entries import Entry, file_mode
-from memman.errors import AsyncPortRefused, ConfigError, InvalidInput, MemmanError
+from memman.errors import ConfigError, InvalidInput, MemmanError
 from memman.events import Subscription
 from memman.formats import FormatName
 from memman.ids import new_id as uuid7
@@ -39,7 +39,7 @@ from memman.protocols import (
     SummarizeCallback,
     Summarizer,
 )
-from memman.runtime.base import USE_ASYNC, Runtime, is_async_callable, refuse_async_port
+from memman.runtime.base import Runtime, refuse_async_port
 from memman.runtime.observation import Observer
 from memman.session.cache import SessionCache
 from memman.session.shared import Shared
@@ -129,8 +129,6 @@ class Core:
 
     def subscribe(self, event: Any, callback: Callable[[Any], object]) -> Subscription:
         """Call `callback` for every event of this kind that the manager emits."""
-        if is_async_callable(callback) and not self.runtime.async_ports:
-            raise AsyncPortRefused(f"the callback is async: {USE_ASYNC}, or a plain function")
         return events.subscribe(event, callback, self.shared.sender, self._subscriptions)
 
     def observe(self, observer: Observer | None) -> None:

@@ -16,7 +16,6 @@ from typing import Any, Literal, overload
 
 from memman import events
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
-from memman.compression import CompressionPlan
 from memman.config import MemoryConfig, resolve_budget, usable_input
 from memman.core.arguments import (
     check_adding,
@@ -55,7 +54,7 @@ from memman.entries import (
     decode_json,
 )
 from memman.errors import FileError, FormatError, InvalidInput, SessionNotFound
-from memman.events import Subscription
+from memman.events import CompressionPlan, Subscription
 from memman.explain import Explanation
 from memman.formats import FormatName
 from memman.formats.lenient import read_messages, with_notes
@@ -1103,14 +1102,14 @@ class AsyncMethods:
         Args:
             event: a name (`"compressed"`, `"entry_added"`, ...) or a payload's type
                 (`events.CompressionResult`), which lets a type checker check the callback.
-            callback: takes the event. Only `AsyncMemoryManager` takes a coroutine function.
+            callback: takes the event; a coroutine function is awaited, in the event loop of the caller that
+                awaits `memory.aio`, else in one of the manager's own.
 
         Returns:
             The subscription; its `off()` ends it.
 
         Raises:
             InvalidInput: the event is unknown, or the callback does not take one argument.
-            AsyncPortRefused: the callback is async and the manager is not.
         """
         return self._core.subscribe(event, callback)
 

@@ -6,11 +6,13 @@ not. Here it always does.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
+import msgspec
 from msgspec.structs import asdict, astuple
 from msgspec.structs import replace as _with
 
@@ -22,145 +24,30 @@ from memman.spend import BilledTokens
 
 _MOST_CALLS = 1_000  # of a provider for one request
 _DEEPEST = 8  # levels of a usage
-_COUNTED = ("input", "output", "total", "read", "written", "written_5m", "written_1h")
-_OF_INPUT = "a part of the input total"
-_OF_OUTPUT = "a part of the output total"
-_MONEY = "money by the gateway's own prices"
-_TOOLS = "calls of server tools"
-_FETCHED = "pages that the provider's own tools fetched, which were not sent"
+_OTHERS = ("output", "total", "read", "written", "written_5m", "written_1h")  # than the input
+_REQUESTS: Final = ("message", "fallback_message")  # Anthropic's calls with the conversation
 
 
-class UsageShape(NamedTuple):
-    """A provider's usage: which key has what.
+class UsageShape(msgspec.Struct, frozen=True):
+    """A provider's usage, from `usage_shapes.json`.
 
-    `counts` has the meaning of each key that is counted, `left` the keys that are not. A key inside another
-    has a dot before it; one of a list's items, which have a `ttl`, has that in brackets. `apart` is whether
-    cached tokens are beside the input total, unless the total of all tells otherwise.
+    `counts` has the meaning of each key that is counted, `left` the keys that are not, and why. A key in
+    another has a dot before it; one of a list's items, which have a `ttl`, has that in brackets. `apart` is
+    whether cached tokens are beside the input total, unless the total of all tells otherwise.
     """
 
     name: str
     mark: str
-    counts: Mapping[str, str]
-    left: frozenset[str]
+    counts: dict[str, str]
+    left: dict[str, str]
     apart: bool = False
 
 
-def _shape(name: str, mark: str, keys: Mapping[str, str], apart: bool = False) -> UsageShape:
-    """Return a shape of the keys that have each meaning; any other word is why keys are left."""
-    words = {key: word for word, listed in keys.items() for key in listed.split()}
-    counts = {key: word for key, word in words.items() if word in _COUNTED}
-    return UsageShape(name, mark, counts, frozenset(words.keys() - counts), apart)
-
-
-def _in_camel_case(keys: Mapping[str, str]) -> dict[str, str]:
-    """Return the same keys as they are spelled on the wire."""
-    return {word: re.sub("_(.)", lambda m: m[1].upper(), listed) for word, listed in keys.items()}
-
-
-_CHAT: Final = _shape(  # and of the many servers which copy it
-    "OpenAI chat",
-    "prompt_tokens",
-    {
-        "input": "prompt_tokens",
-        "output": "completion_tokens",
-        "total": "total_tokens",
-        # LiteLLM's, DeepSeek's, Moonshot's and Mistral's keys say the same once more, or instead.
-        "read": "prompt_tokens_details.cached_tokens cache_read_input_tokens prompt_cache_hit_tokens "
-        "cached_tokens num_cached_tokens",
-        "written": "prompt_tokens_details.cache_write_tokens cache_creation_input_tokens "
-        "prompt_tokens_details.cache_creation_tokens",
-        _OF_OUTPUT: "completion_tokens_details reasoning_tokens",
-        _OF_INPUT: "prompt_tokens_details.audio_tokens prompt_tokens_details.image_tokens "
-        "prompt_tokens_details.text_tokens prompt_tokens_details.video_tokens prompt_cache_miss_tokens",
-        "seconds": "prompt_audio_seconds queue_time prompt_time completion_time total_time",
-        _TOOLS: "server_tool_use.web_search_requests num_sources_used num_search_queries",
-        _MONEY: "cost cost_details cost_in_usd_ticks",
-    },
-)
-_RESPONSES: Final = _shape(
-    "OpenAI responses",
-    "input_tokens_details",
-    {
-        "input": "input_tokens",
-        "output": "output_tokens",
-        "total": "total_tokens",
-        "read": "input_tokens_details.cached_tokens",
-        "written": "input_tokens_details.cache_write_tokens",
-        _OF_OUTPUT: "output_tokens_details",
-        _OF_INPUT: "input_tokens_details.cache_write_tokens_details input_tokens_details.audio_tokens "
-        "input_tokens_details.image_tokens input_tokens_details.text_tokens",
-        _TOOLS: "num_sources_used num_server_side_tools_used",
-        _MONEY: "cost cost_details cost_in_usd_ticks",
-    },
-)
-_LANGCHAIN: Final = _shape(
-    "LangChain",
-    "input_token_details",
-    {
-        "input": "input_tokens",
-        "output": "output_tokens",
-        "total": "total_tokens",
-        "read": "input_token_details.cache_read input_token_details.flex_cache_read "
-        "input_token_details.priority_cache_read",
-        "written": "input_token_details.cache_creation",  # 0 if one of the next two is not
-        "written_5m": "input_token_details.ephemeral_5m_input_tokens",
-        "written_1h": "input_token_details.ephemeral_1h_input_tokens",
-        _OF_OUTPUT: "output_token_details",
-        _OF_INPUT: "input_token_details.audio input_token_details.flex input_token_details.priority",
-    },
-)
-_ANTHROPIC: Final = _shape(
-    "Anthropic",
-    "input_tokens",
-    {
-        "input": "input_tokens",
-        "output": "output_tokens",
-        "total": "total_tokens",  # of servers which copy it
-        "read": "cache_read_input_tokens",
-        "written": "cache_creation_input_tokens",
-        "written_5m": "cache_creation.ephemeral_5m_input_tokens",
-        "written_1h": "cache_creation.ephemeral_1h_input_tokens",
-        _OF_OUTPUT: "output_tokens_details",
-        "calls, which are read one by one": "iterations",
-        _TOOLS: "server_tool_use.web_search_requests server_tool_use.web_fetch_requests",
-    },
-    apart=True,
-)
-_CONVERSE: Final = _shape(
-    "Bedrock Converse",
-    "inputTokens",
-    {
-        "input": "inputTokens",
-        "output": "outputTokens",
-        "total": "totalTokens",
-        "read": "cacheReadInputTokens",
-        "written": "cacheWriteInputTokens",
-        "written_5m": "cacheDetails[5m].inputTokens",
-        "written_1h": "cacheDetails[1h].inputTokens",
-    },
-    apart=True,
-)
-_OF_GEMINI: Final = {
-    "input": "prompt_token_count",
-    # The second is a live session's. Both exclude thoughts, which are billed with them.
-    "output": "candidates_token_count response_token_count thoughts_token_count",
-    "read": "cached_content_token_count",
-    _FETCHED: "tool_use_prompt_token_count tool_use_prompt_tokens_details",
-    "the sum of the others": "total_token_count",
-    _OF_INPUT: "prompt_tokens_details cache_tokens_details",
-    _OF_OUTPUT: "candidates_tokens_details response_tokens_details",
-}
-# The first whose mark is a key of a usage reads it.
-SHAPES: Final = (
-    _CHAT,
-    _RESPONSES,
-    _LANGCHAIN,
-    _ANTHROPIC,
-    _CONVERSE,
-    _shape("Gemini", "prompt_token_count", _OF_GEMINI),
-    _shape("Gemini", "promptTokenCount", _in_camel_case(_OF_GEMINI)),
-)
-_REQUESTS: Final = ("message", "fallback_message")  # Anthropic's calls with the conversation
+@cache
+def usage_shapes() -> tuple[UsageShape, ...]:
+    """Return all shapes; the first whose mark is a key of a usage reads it."""
+    data = Path(__file__).with_name("usage_shapes.json").read_bytes()
+    return msgspec.json.decode(data, type=tuple[UsageShape, ...])
 
 
 def usage_of(
@@ -235,13 +122,13 @@ def billed_tokens(usage: Any) -> tuple[BilledTokens, ...]:
     if isinstance(usage, int) and not isinstance(usage, bool):
         return (BilledTokens(input_tokens=int.__index__(usage)),)
     plain = _plain(usage)
-    shape = next((shape for shape in SHAPES if shape.mark in plain), _ANTHROPIC)
+    shape = next((shape for shape in usage_shapes() if shape.mark in plain), usage_shapes()[0])
     whole = _read(plain, shape)
-    parts = plain.get("iterations") if shape is _ANTHROPIC else None
-    return (whole,) if parts is None or parts == [] else _calls(whole, parts)
+    parts = plain.get("iterations") if shape.name == "Anthropic" else None
+    return (whole,) if parts is None or parts == [] else _calls(whole, parts, shape)
 
 
-def _calls(whole: BilledTokens, parts: Any) -> tuple[BilledTokens, ...]:
+def _calls(whole: BilledTokens, parts: Any, shape: UsageShape) -> tuple[BilledTokens, ...]:
     """Return the calls that Anthropic lists for a request: tool loops, compactions, other models.
 
     The totals are the sum of its requests alone. A first request has the model that was asked for; only
@@ -251,7 +138,7 @@ def _calls(whole: BilledTokens, parts: Any) -> tuple[BilledTokens, ...]:
         raise InvalidInput(
             f"usage has iterations={safe_repr(parts, 40)}, which is no list of at most {_MOST_CALLS} calls"
         )
-    listed = [(part.get("type"), _named(part)) for part in map(_plain, parts)]
+    listed = [(part.get("type"), _named(part, shape)) for part in map(_plain, parts)]
     asked = next((call.model for kind, call in listed if kind == "message"), None)
     calls = [_with(call, model=None if call.model == asked else call.model) for _, call in listed]
     requests = [number for number, (kind, _) in enumerate(listed) if kind in _REQUESTS]
@@ -259,9 +146,9 @@ def _calls(whole: BilledTokens, parts: Any) -> tuple[BilledTokens, ...]:
     return first, *calls
 
 
-def _named(part: Mapping[str, Any]) -> BilledTokens:
+def _named(part: Mapping[str, Any], shape: UsageShape) -> BilledTokens:
     model = part.get("model")
-    return _with(_read(part, _ANTHROPIC), model=None if model is None else check_model(model))
+    return _with(_read(part, shape), model=None if model is None else check_model(model))
 
 
 def _plain(usage: Any) -> Mapping[str, Any]:
@@ -275,7 +162,7 @@ def _plain(usage: Any) -> Mapping[str, Any]:
 
 def _read(usage: Mapping[str, Any], shape: UsageShape) -> BilledTokens:
     """Return the tokens of one call, and warn of numbers that are unknown."""
-    found = dict.fromkeys(_COUNTED[1:], 0)
+    found = dict.fromkeys(_OTHERS, 0)
     for path, value in _numbers(usage, shape, "", 1):
         meaning = shape.counts.get(path)
         if meaning is None:

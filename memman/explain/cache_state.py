@@ -8,8 +8,8 @@ from math import ceil
 
 import msgspec
 
-from memman.compression import CompressionPlan
 from memman.counting.pricing import CachePrices
+from memman.events import CompressionPlan
 
 _DIGITS = 2  # of a number of tokens that is a forecast
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from memman.compression import CompressionPlan
+from memman.events import CompressionPlan
 from memman.explain.cache_state import CacheState
 from memman.explain.history import CompressionStatus, EntryStatus
 from memman.explain.shares import Shares

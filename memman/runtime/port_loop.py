@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable
 from concurrent.futures import Future, wait
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from memman.errors import StoreError
+from memman.errors import StoreError, WrongEventLoop
 from memman.runtime.base import SummarizerTimeout, close_awaitable
 from memman.runtime.forks import renew_in_child
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _END_SECONDS = 1.0  # for coroutines that are cancelled at the end
+_LOOK_SECONDS = 0.5  # between two looks at whether a loop still runs
+calling_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("loop", default=None)
+"""The loop of the task that awaits `memory.aio`, for the thread that works for it."""
 _inherited: list[asyncio.AbstractEventLoop] = []  # closing them would disturb the parent's selector
 
 
@@ -111,6 +115,22 @@ def _serve(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
 
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.run(stopped.wait())
+
+
+def wait_on(loop: asyncio.AbstractEventLoop, answer: Awaitable[T]) -> T:
+    """Await `answer` on the loop of another thread. Raises `WrongEventLoop` if that stops before."""
+    import asyncio
+
+    async def on_its_own() -> Future[T]:
+        calling_loop.set(None)  # a plain call in there would wait for the thread that it blocks
+        return await _outcome(answer)
+
+    call = asyncio.run_coroutine_threadsafe(on_its_own(), loop)
+    while not wait([call], _LOOK_SECONDS).done:
+        if not loop.is_running():
+            call.cancel()
+            raise WrongEventLoop("the event loop stopped before a receiver was done")
+    return call.result().result()
 
 
 async def _outcome(answer: Awaitable[T]) -> Future[T]:

@@ -22,11 +22,10 @@ from memman.runtime.base import (
     close_awaitable,
     drive,
     is_cancellation,
-    skip,
 )
 from memman.runtime.forks import renew_in_child
 from memman.runtime.observation import Observer
-from memman.runtime.port_loop import PortLoop
+from memman.runtime.port_loop import PortLoop, calling_loop, wait_on
 
 logger = logging.getLogger("memman")
 P = ParamSpec("P")
@@ -200,10 +199,11 @@ class SyncRuntime:
     async def await_receiver(
         self, receiver: Callable[..., object], answer: Awaitable[object]
     ) -> None:
-        if self.async_ports:
-            self._port_loop.wait(answer)
+        loop = calling_loop.get()
+        if loop is not None and loop.is_running():
+            wait_on(loop, answer)
         else:
-            await skip(receiver, answer)
+            self._port_loop.wait(answer)
 
     def flag(self) -> threading.Event:
         return threading.Event()

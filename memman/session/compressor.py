@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from memman import events
-from memman.compression import CompressionPlan, Goal, View
+from memman.compression import Goal, View
 from memman.compression.plan import describe, make_plan, replacements_of, view_of_plan
 from memman.compression.summarize import (
     UNKNOWN_WINDOW,
@@ -36,6 +36,7 @@ from memman.errors import (
     StoreConflict,
     StoreError,
 )
+from memman.events import CompressionPlan
 from memman.log import History
 from memman.protocols import SummaryReply, SummaryRequest
 from memman.records import NO_COST, Compressed, Cost, ids_moved_by
@@ -83,7 +84,8 @@ class Compressor:
     """Brings a session's window down to its target, one compression at a time."""
 
     __slots__ = (
-        "_lock", "_log", "_outbox", "_planned", "_preparing", "_running", "_shared", "_spent", "policy",
+        "_held_back", "_lock", "_log", "_outbox", "_planned", "_preparing", "_running", "_shared",
+        "_spent", "policy",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +100,7 @@ class Compressor:
         self._preparing = False  # in the background
         self._spent: Cost = NO_COST  # by the running compression
         self._planned: NextState | None = None  # of its summary's prompt
+        self._held_back = False  # the last compression, by a receiver of `compressing`
 
     @property
     def is_running(self) -> bool:
@@ -191,7 +194,7 @@ class Compressor:
                     method="automatic" if request.automatic else "manual",
                     model=self._log.resolved.config.model,
                 )
-                work = self._compress(request, lease)
+                work = self._announced(request, lease)
                 result = await observed(self._shared.runtime.observer, operation, work)
             finally:
                 await lease.give_back()
@@ -208,6 +211,28 @@ class Compressor:
         self.policy.backoff.record_reason(result.reason)
         await self._outbox.flush()
         return result
+
+    async def _announced(
+        self, request: CompressionRequest, lease: Lease
+    ) -> events.CompressionResult:
+        """Emit `compressing` if there is something to do, and do what its receivers want."""
+        if not events.compressing.has_receivers_for(self._shared.sender):  # the plan is theirs
+            return await self._compress(request, lease)
+        await self._outbox.flush()
+        with self._watched_strategy():
+            plan = await self.plan(request)
+        event = events.Compressing(session_id=self._log.id, plan=plan, automatic=request.automatic)
+        if any(each.action != "keep" for each in plan.entries):
+            runtime = self._shared.runtime
+            await events.emit(self._shared.sender, event, runtime.await_receiver)
+        self._held_back = bool(event.held) and not self._held_back
+        if self._held_back:
+            return self._nothing(f"held back by a receiver of compressing: {event.held[0]}")
+        redacted = self._shared.redacted_focus
+        focus = redacted("; ".join(event.focus) or None) or request.focus
+        keep = tuple(filter(None, map(redacted, event.keep)))
+        request = msgspec.structs.replace(request, focus=focus, keep=keep)
+        return await self._compress(request, lease)
 
     async def _compress(
         self, request: CompressionRequest, lease: Lease

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from memman.compression import CompressionPlan, Goal
+from memman.compression import Goal
 from memman.compression.composer import SMALLEST_SUMMARY
 from memman.compression.continuation import LivePrefix
 from memman.compression.summarize import SummaryOptions
@@ -14,6 +14,7 @@ from memman.compression.view import view_of
 from memman.config import LEAST_STATE, ROOM_SHARE, SUMMARISE, Budget, resolve_budget
 from memman.counting.pricing import LEAST_BREAK, CachePrices, cache_prices
 from memman.errors import InvalidInput
+from memman.events import CompressionPlan
 from memman.explain.cache_state import CacheState, cache_state
 from memman.explain.explanation import SummarizerState, Trigger
 from memman.formats.turns import STATE_END, STATE_HEAD
@@ -41,6 +42,7 @@ class CompressionRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     target_tokens: int | None = None
     focus: str | None = None
+    keep: tuple[str, ...] = ()
     summarize: bool | None = None
     automatic: bool = False
     expired_at: datetime | None = None
@@ -354,6 +356,7 @@ class CompressionPolicy:
             write=rest is None or on_failure == "fallback",
             on_failure=on_failure,
             focus=request.focus,
+            keep=request.keep,
             by_hand=not request.automatic,
             insist=bool(request.summarize),
         )

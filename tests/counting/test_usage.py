@@ -16,7 +16,7 @@ from openai.types.responses.compacted_response import CompactedResponse
 from pydantic import BaseModel
 
 from memman import InvalidInput, MemoryManager, ModelInfo, ModelRef, Prices, events, hookimpl
-from memman.counting.usage import SHAPES, billed_tokens, given_tokens
+from memman.counting.usage import billed_tokens, given_tokens, usage_shapes
 from memman.display import warn_once
 from memman.records import UsageReported
 from memman.spend import BilledTokens
@@ -296,7 +296,7 @@ def test_every_number_of_the_installed_sdks_is_known(name, caplog):
 
 def name_of_total(usage: dict[str, Any]) -> str:
     """Return the key of the input total, which is to be large enough for the cached ones."""
-    shape = next(shape for shape in SHAPES if shape.mark in usage)
+    shape = next(shape for shape in usage_shapes() if shape.mark in usage)
     return next(key for key, meaning in shape.counts.items() if meaning == "input")
 
 

@@ -11,10 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from memman.archive import ArchiveInfo, SessionState
-from memman.compression import CompressionPlan
 from memman.counting import Candidate
 from memman.entries import Accuracy, Entry, Method, TokenCount
-from memman.events import CompressionResult
+from memman.events import CompressionPlan, CompressionResult
 from memman.explain import Shares, StateBlock
 from memman.formats.rules import Violation
 from memman.plugins import PluginInfo

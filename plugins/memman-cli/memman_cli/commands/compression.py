@@ -10,10 +10,9 @@ from typing import Any
 import click
 
 from memman import events
-from memman.compression import PlannedEntry
 from memman.entries import Entry, parse_address
 from memman.errors import CompressionFailed, CounterUnavailable, EntryNotFound
-from memman.events import CompressionResult
+from memman.events import CompressionResult, PlannedEntry
 from memman.explain import CompressionStatus, LogHistory
 from memman.manager import MemoryManager
 from memman.results import SessionStats
