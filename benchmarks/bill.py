@@ -101,6 +101,7 @@ POLICIES: dict[str, Make] = {
     "target_ratio=0.3": _memman(target_ratio=0.3),
     "target_ratio=0.35": _memman(target_ratio=0.35),
     "target_ratio=0.4": _memman(target_ratio=0.4),
+    "target_ratio=0.5": _memman(target_ratio=0.5),
     "target_ratio=0.7": _memman(target_ratio=0.7),
     "recent_window=0": _memman(recent_window=0),
     "recent_window=30": _memman(recent_window=30),

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from string import Formatter
 from typing import Any, Final, Literal, Self
 
@@ -25,6 +26,13 @@ OnFailure = Literal["fallback", "keep", "raise"]
 
 PROMPT_FIELDS = ("content", "words", "tokens", "focus")  # of a template; it must have the first
 UNKNOWN_MODEL_TOKENS = 50_000
+# Tokens: what a share of a large window is at most. docs/reference/settings.md has the reasons.
+_MOST_TRIGGER = 200_000  # the trigger, unless max_tokens is given
+_MOST_SUMMARY = 8_000
+_MOST_STATE = 12_000
+_MOST_ENTRY = 25_000
+# The default target by the trigger, with straight lines between.
+_TARGETS = ((16_000, 0.5), (64_000, 0.35), (128_000, 0.25))
 _SMALL_BUDGET = 8_000
 LEAST_STATE = 64  # tokens: a smaller outline is of little use
 UNKNOWN_MODEL_ENTRIES = 100
@@ -325,21 +333,28 @@ def resolve_budget(
     config: MemoryConfig,
     limits: tuple[int, int, int] | None,
     *,
+    step: int | None = None,
     target_tokens: int | None = None,
 ) -> Budget:
-    """Return the budget for a model of `limits` (context, max_input, max_output tokens)."""
+    """Return the budget for a model of `limits` (context, max_input, max_output tokens).
+
+    Requests of more tokens than `step` have a higher price.
+    """
     usable = None if limits is None else _usable(config, limits)
     if config.max_tokens is not None:
         max_tokens = config.max_tokens if usable is None else min(config.max_tokens, usable)
     elif usable is not None:
-        max_tokens = max(1, int(config.trigger_ratio * usable))
+        max_tokens = min(max(1, int(config.trigger_ratio * usable)), step or usable, _MOST_TRIGGER)
     else:
         max_tokens = UNKNOWN_MODEL_TOKENS
     max_entries = config.max_entries
     if isinstance(max_entries, UnsetType):
         tokens_known = limits is not None or config.max_tokens is not None
         max_entries = None if tokens_known else UNKNOWN_MODEL_ENTRIES
-    target = int(config.target_ratio * max_tokens) if target_tokens is None else target_tokens
+    ratio = config.target_ratio
+    if ratio < 1 and "target_ratio" not in config.given:
+        ratio = _target_ratio(max_tokens)
+    target = int(ratio * max_tokens) if target_tokens is None else target_tokens
     return Budget(
         max_tokens=max_tokens,
         usable=usable,
@@ -349,12 +364,20 @@ def resolve_budget(
         recent_window=config.recent_window,
         min_entries=config.min_entries_to_compress,
         compression_ratio=config.compression_ratio,
-        summary_tokens=int(config.max_summary_ratio * target),
-        entry_tokens=int(config.max_entry_ratio * max_tokens),
+        summary_tokens=min(int(config.max_summary_ratio * target), _MOST_SUMMARY),
+        entry_tokens=min(int(config.max_entry_ratio * max_tokens), _MOST_ENTRY),
         state_tokens=_state_tokens(
             config.state_ratio, min(max_tokens, target_tokens or max_tokens), target
         ),
     )
+
+
+def _target_ratio(max_tokens: int) -> float:
+    """Return the default target of a window, as a share of its trigger."""
+    for (low, share), (high, less) in pairwise(_TARGETS):
+        if max_tokens < high:
+            return share - (share - less) * max(0, max_tokens - low) / (high - low)
+    return _TARGETS[-1][1]
 
 
 def _state_tokens(ratio: float, budget: int, target: int) -> int:
@@ -363,7 +386,7 @@ def _state_tokens(ratio: float, budget: int, target: int) -> int:
     At most a third of the target. A target given by hand is the budget, if it is smaller.
     """
     small = min(1.5 * budget, 1.5 * _SMALL_BUDGET)
-    tokens = min(int(ratio * max(budget, small)), target // 3)
+    tokens = min(int(ratio * max(budget, small)), target // 3, _MOST_STATE)
     return tokens if tokens >= LEAST_STATE else 0
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from memman import events
-from memman.config import Budget, resolve_budget
+from memman.config import Budget
 from memman.counting import (
     CountFailure,
     Earlier,
@@ -568,8 +568,7 @@ class ContextBuilder:
         config = self._log.resolved.config.updated({"model": model})
         self._shared.warn_unknown(config)
         counter = self._shared.counter(config)
-        budget = resolve_budget(config, self._shared.limits(model))
-        return self._log.window.priced(counter.recount), counter, budget
+        return self._log.window.priced(counter.recount), counter, self._shared.budget(config)
 
     def _expected(self, window: Window, counter: TokenCounter) -> _Framing:
         """Return the framing of the window's entries by their types; adds only the new ones."""

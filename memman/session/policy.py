@@ -11,7 +11,7 @@ from memman.compression.composer import SMALLEST_SUMMARY
 from memman.compression.continuation import LivePrefix
 from memman.compression.summarize import SummaryOptions
 from memman.compression.view import view_of
-from memman.config import LEAST_STATE, ROOM_SHARE, SUMMARISE, Budget, resolve_budget
+from memman.config import LEAST_STATE, ROOM_SHARE, SUMMARISE, Budget
 from memman.counting.pricing import LEAST_BREAK, CachePrices, cache_prices
 from memman.errors import InvalidInput
 from memman.events import CompressionPlan
@@ -218,8 +218,7 @@ class CompressionPolicy:
                     f"target_tokens={target_tokens} is above the trigger, max_tokens="
                     f"{budget.max_tokens}: there would be nothing to do"
                 )
-            limits = self._shared.limits(resolved.config.model)
-            budget = resolve_budget(resolved.config, limits, target_tokens=target_tokens)
+            budget = self._shared.budget(resolved.config, target_tokens)
             summary_tokens = max(budget.summary_tokens, SMALLEST_SUMMARY)  # also for a small target
             budget = msgspec.structs.replace(budget, summary_tokens=summary_tokens)
         _, framing = self._contexts.fixed_and_framing()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from memman.config import MemoryConfig
 
-_SLIDING = 2.5  # times the bill of the default
-_TARGETS = {0.2: -10, 0.3: -7, 0.35: -5, 0.4: -4, 0.5: 0, 0.7: 9}  # percent
+_SLIDING = 2.6  # times the bill of the default
+_TARGETS = {0.2: -6, 0.3: -2, 0.35: 0, 0.4: 1, 0.5: 5, 0.7: 14}  # percent of the default, 0.35
 _WINDOWS = (0, 30)  # recent_window: the bill changes by less than 1 percent
 _DEFAULT = MemoryConfig()
 _SOURCE = "(docs/explanation/cost.md)"
@@ -25,11 +25,10 @@ def price_of_settings(config: MemoryConfig) -> str:
             f"sliding window cost {_SLIDING} times as much as 'default' {_SOURCE}"
         )
     nearest = min(_TARGETS, key=lambda target: abs(target - config.target_ratio))
-    if percent := _TARGETS[nearest]:
+    is_own = preset.summarises and "target_ratio" in config.given
+    if is_own and (percent := _TARGETS[nearest]):
         change = f"{abs(percent)} % {'more' if percent > 0 else 'less'}"
-        return (
-            f"at 64,000 tokens target_ratio={nearest} cost {change} than the default, 0.5 {_SOURCE}"
-        )
+        return f"at 64,000 tokens target_ratio={nearest} cost {change} than the default, 0.35 {_SOURCE}"
     low, high = _WINDOWS
     if config.recent_window == _DEFAULT.recent_window or preset.name != _DEFAULT.strategy:
         return ""

@@ -242,11 +242,19 @@ class Shared:
         return chosen
 
     def _budget(self, settings: Mapping[str, Any]) -> Budget:
-        config = self.config.updated(settings)
-        return resolve_budget(config, self.limits(config.model))
+        return self.budget(self.config.updated(settings))
+
+    def budget(self, config: MemoryConfig, target_tokens: int | None = None) -> Budget:
+        """Return the budget of settings; a plugin is asked for prices only if they may decide."""
+        step = None
+        if config.max_tokens is None and config.model is not None:
+            prices = self.prices(config.model)
+            step = prices.tiers[0].above if prices and prices.tiers else None
+        limits = self.limits(config.model)
+        return resolve_budget(config, limits, step=step, target_tokens=target_tokens)
 
     def _resolve(self, config: MemoryConfig) -> ResolvedConfig:
-        budget = resolve_budget(config, self.limits(config.model))
+        budget = self.budget(config)
         if config.max_tokens is not None:
             lowered("max_tokens", config.max_tokens, budget.usable, config.model)
         trigger = budget.prepared() if config.background else budget

@@ -17,7 +17,7 @@ COST = Path(__file__).parents[2] / "docs/explanation/cost.md"
 
 def dollars(policy: str) -> float:
     """Return Anthropic's bill of a row of the grid at 64,000 tokens."""
-    [row] = re.findall(rf"^\| \**{re.escape(policy)}[^|]*\|(.*)\|$", _grid(), re.MULTILINE)
+    [row] = re.findall(rf"^\| \**{re.escape(policy)} [^|]*\|(.*)\|$", _grid(), re.MULTILINE)
     return float(row.split("|")[5].strip(" $*"))
 
 
@@ -29,17 +29,23 @@ def _grid() -> str:
 def test_sliding_preset_has_its_price(strategy: str) -> None:
     assert price_of_settings(MemoryConfig(strategy=strategy)) == (
         f"'{strategy}' breaks the provider's prompt cache at most messages: at 64,000 tokens a "
-        "sliding window cost 2.5 times as much as 'default' (docs/explanation/cost.md)"
+        "sliding window cost 2.6 times as much as 'default' (docs/explanation/cost.md)"
     )
 
 
 @pytest.mark.parametrize(
     ("target", "change"),
-    [(0.3, "7 % less"), (0.31, "7 % less"), (0.2, "10 % less"), (0.7, "9 % more")],
+    [
+        (0.3, "2 % less"),
+        (0.31, "2 % less"),
+        (0.2, "6 % less"),
+        (0.5, "5 % more"),
+        (0.7, "14 % more"),
+    ],
 )
 def test_other_target_has_its_price(target: float, change: str) -> None:
     found = price_of_settings(MemoryConfig(target_ratio=target))
-    assert f"cost {change} than the default, 0.5 (docs/" in found
+    assert f"cost {change} than the default, 0.35 (docs/" in found
 
 
 def test_other_recent_window_hardly_matters() -> None:
@@ -52,7 +58,7 @@ def test_other_recent_window_hardly_matters() -> None:
     [
         {},
         {"max_tokens": 8_000},
-        {"target_ratio": 0.52},
+        {"target_ratio": 0.36},
         {"recent_window": 90},
         {"strategy": "buffer"},
         {"strategy": "summary"},
@@ -67,13 +73,14 @@ def test_other_settings_have_no_sentence(settings: dict[str, Any]) -> None:
 
 
 def test_figures_are_those_of_the_documentation() -> None:
-    default = dollars("`default`, 0.5")
-    assert round(dollars("`token_buffer` ") / default, 1) == settings_price._SLIDING
+    default = dollars("`target_ratio=0.35`")
+    assert round(dollars("`token_buffer`") / default, 1) == settings_price._SLIDING
     for target, percent in settings_price._TARGETS.items():
-        row = "`default`, 0.5" if target == 0.5 else f"`target_ratio={target}`"
+        row = f"`target_ratio={target}`"
         assert round(100 * (dollars(row) / default - 1)) == percent
+    half = dollars("`target_ratio=0.5`")
     for size in settings_price._WINDOWS:
-        assert abs(dollars(f"`recent_window={size}`") / default - 1) < 0.01
+        assert abs(dollars(f"`target_ratio=0.5`, `recent_window={size}`") / half - 1) < 0.01
 
 
 def test_plan_has_the_sentence() -> None:
