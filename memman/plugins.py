@@ -38,6 +38,7 @@ _OWN_PLUGINS = frozenset(
         "google",
         "hermes",
         "langchain",
+        "litellm",
         "llama-index",
         "mistral",
         "openai",
@@ -84,13 +85,11 @@ class Plugins:
     def listed(self, hook: str) -> list[tuple[str, Any]]:
         """Return the results of a list hook with plugin names; errors of plugins are logged."""
         answers: list[tuple[str, Any]] = []
-        for implementation in getattr(self.hook, hook).get_hookimpls():
+        for each in getattr(self.hook, hook).get_hookimpls():
             try:
-                answers += [
-                    (implementation.plugin_name, item) for item in implementation.function()
-                ]
+                answers += [(each.plugin_name, item) for item in each.function()]
             except Exception as error:  # noqa: BLE001 - a third party's code; `_failed` logs it
-                self._failed(implementation.plugin_name, hook, error)
+                self._failed(each.plugin_name, hook, error)
         return answers
 
     def answer(
