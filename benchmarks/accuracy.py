@@ -33,7 +33,8 @@ from benchmarks.goals import Goal, any_failed, report
 from benchmarks.request_prices import price_request
 from benchmarks.tables import table
 from benchmarks.usage import FULL, QUICK, SHARED, Sample, read_samples
-from memman.counting import builtin_specs, resolve
+from memman.counting.builtin import builtin_specs
+from memman.counting.resolution import resolve
 from memman.counting.tool_prices import render_tools
 from memman.counting.tools import compact
 from memman.protocols import ModelRef

@@ -28,9 +28,9 @@ from memman_tiktoken import vocabulary
 from benchmarks.corpus import GENERATED, OWN_TEXTS, Document, documents, generated, samples
 from benchmarks.goals import RATIO_NOISE, TIME_NOISE, Goal, any_failed, report
 from benchmarks.tables import table
-from memman.counting import model_ref
 from memman.counting.builtin import BYTES4, CHARS4
 from memman.counting.estimator import TextEstimator, estimator_for
+from memman.counting.models import model_ref
 from memman.errors import CounterUnavailable
 
 _MODELS = {"o200k_base": "gpt-4o", "cl100k_base": "gpt-4"}

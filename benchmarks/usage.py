@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.request_bodies import Body, read_body
-from memman.counting import model_ref
+from memman.counting.models import model_ref
 from memman.errors import FormatError
 from memman.protocols import ModelRef
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, overload
 
 from memman import events
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
+from memman.archive.info import OnConflict
 from memman.config import MemoryConfig
 from memman.core.aio import ThreadedMethods
 from memman.core.arguments import check_switch
@@ -35,7 +36,6 @@ from memman.recall import RecallTool
 from memman.results import Context, EntryState, Hit, OverflowResult, SessionStats, Summary
 from memman.runtime import SyncRuntime
 from memman.runtime.observation import Observer
-from memman.session import OnConflict
 from memman.spend import Spend
 from memman.state import Keeps
 

@@ -21,9 +21,9 @@ from memman.errors import InvalidInput, SessionNotFound, StoreBusy
 from memman.quoting import Quote, block_of, excerpt_of, pages_of
 from memman.results import Hit
 from memman.search import searchable, terms_of
-from memman.session import Session
 from memman.session.cache import SessionCache
 from memman.session.recall import Addresses
+from memman.session.session import Session
 from memman.session.shared import RecallUse
 
 logger = logging.getLogger("memman")

@@ -30,7 +30,7 @@ from memman import (
     SummaryUsage,
     events,
 )
-from memman.counting import Earlier, breaks_cache, charge_of
+from memman.counting.pricing import Earlier, breaks_cache, charge_of
 from memman.records import Compressed, Cost, Record, SessionTotals, UsageReported
 from memman.spend import Charge, LastRequest
 

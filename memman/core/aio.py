@@ -51,7 +51,7 @@ class ThreadedMethods(AsyncMethods):
         timeout: float | None = None,
     ) -> AsyncGenerator[FeedItem, None]:
         """Iterate over records as `MemoryManager.follow` does; a pause holds no thread."""
-        from memman.session import LoopFollower
+        from memman.session.feed import LoopFollower
 
         shared = self._core.shared
         return LoopFollower(self._run, shared, session_id, after, poll, timeout).items()

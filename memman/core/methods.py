@@ -16,6 +16,7 @@ from typing import Any, Literal, overload
 
 from memman import events
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
+from memman.archive.info import OnConflict
 from memman.config import MemoryConfig, resolve_budget, usable_input
 from memman.core.arguments import (
     check_adding,
@@ -74,7 +75,8 @@ from memman.recall import AsyncRecallTool, Recall
 from memman.records import UsageReported
 from memman.results import Context, EntryState, Hit, OverflowResult, SessionStats, Summary
 from memman.runtime.observation import Observer, Operation, observed
-from memman.session import CompressionRequest, OnConflict, Session
+from memman.session.policy import CompressionRequest
+from memman.session.session import Session
 from memman.spend import BilledTokens, Spend, total_spend
 
 logger = logging.getLogger("memman")
@@ -422,7 +424,7 @@ class AsyncMethods:
             raise InvalidInput(f"tokens must be a number of tokens, not {safe_repr(tokens, 60)}")
         config, models = self._core.shared.config, self._core.resolver.models
         name = config.model or "" if model is None else check_model(model)
-        from memman.counting import parse_overflow, refuses_thought
+        from memman.counting.overflow import parse_overflow, refuses_thought
 
         overflow = parse_overflow(error)
         if overflow is None:
@@ -755,7 +757,7 @@ class AsyncMethods:
             SessionNotFound: no such session.
             StoreError: the store cannot list its sessions, and several are searched.
         """
-        from memman.session import Searcher
+        from memman.session.search import Searcher
 
         wanted = search_request(
             session_id, query, limit, budget, sessions, types, tools, states, since, until
@@ -881,7 +883,7 @@ class AsyncMethods:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise InvalidInput(f"limit must be a number of records, not {safe_repr(limit, 60)}")
         await self._core.sessions.catch_up(session_id)
-        from memman.session import Feed
+        from memman.session.feed import Feed
 
         return await Feed(self._core.shared, session_id, after).page(limit)
 
@@ -911,7 +913,7 @@ class AsyncMethods:
             InvalidInput: as in `feed`, or `poll` or `timeout` is invalid.
             StoreError: the store cannot be read; resume after the last item.
         """
-        from memman.session import Follower
+        from memman.session.feed import Follower
 
         return Follower(self._core.shared, session_id, after, poll, timeout).items()
 
@@ -942,7 +944,7 @@ class AsyncMethods:
         check_on_conflict(on_conflict)
         document = state if isinstance(state, SessionState) else SessionState.from_json(state)
         check_switch(trust_settings, "trust_settings")
-        from memman.session import Importer
+        from memman.session.importer import Importer
 
         importer = Importer(self._core.shared, self._core.sessions)
         return await importer.document(document, on_conflict, trust_settings)
@@ -999,7 +1001,7 @@ class AsyncMethods:
         """
         check_on_conflict(on_conflict)
         check_switch(trust_settings, "trust_settings")
-        from memman.session import Importer
+        from memman.session.importer import Importer
 
         importer = Importer(self._core.shared, self._core.sessions)
         with _typed(source):
@@ -1026,7 +1028,7 @@ class AsyncMethods:
         new_id = check_id(new_id, "new_id")
         upto = None if upto is None else check_id(upto, "upto")
         session = await self._core.sessions.existing(session_id)
-        from memman.session import fork_session
+        from memman.session.forker import fork_session
 
         await fork_session(session.id, new_id, upto, self._core.shared, self._core.sessions)
         return new_id

@@ -10,11 +10,13 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from memman.config import UNKNOWN_MODEL_TOKENS, MemoryConfig
-from memman.counting import Models, TokenCounter, builtin_specs, known_limits, model_ref, resolve
-from memman.counting.counter import CallableCounter
+from memman.counting.builtin import builtin_specs
+from memman.counting.counter import CallableCounter, TokenCounter
 from memman.counting.estimator import estimator_for
-from memman.counting.limits import ASSUMED
-from memman.counting.resolution import resolve_remote
+from memman.counting.limits import ASSUMED, known_limits
+from memman.counting.lookup import Models
+from memman.counting.models import model_ref
+from memman.counting.resolution import resolve, resolve_remote
 from memman.counting.validation import fingerprint_of, valid_specs
 from memman.display import did_you_mean, warn_once
 from memman.entries import Accuracy, NewEntry
@@ -101,7 +103,7 @@ class Resolver:
         except PluginNotFound as error:  # a count never makes a context fail
             logger.warning("remote counter %s is not used: %s", spec.name, error)
             return None
-        from memman.counting import RemoteTokenCounter, endpoint_breaker
+        from memman.counting.remote import RemoteTokenCounter, endpoint_breaker
 
         breaker = self._breakers.setdefault(fingerprint_of(counter), endpoint_breaker())
         pricing = RemoteTokenCounter(counter, model, accuracy=spec.accuracy, breaker=breaker)

@@ -12,7 +12,8 @@ import msgspec
 from memman.config import MemoryConfig
 from memman.core.arguments import new_entry
 from memman.core.resolver import Resolver
-from memman.counting import CountFailure, TokenCounter
+from memman.counting.counter import TokenCounter
+from memman.counting.failures import CountFailure
 from memman.entries import Entry, TokenCount, check_new_entry, check_text
 from memman.formats import plain_messages
 from memman.formats.streams import whole

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from memman.counting import model_ref
 from memman.counting.failures import failure_of, retry_after_of
 from memman.counting.limits import limits_of
+from memman.counting.models import model_ref
 from memman.counting.usage import billed_tokens
 from memman.display import format_error
 from memman.errors import (

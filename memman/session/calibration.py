@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from memman.counting import learn, model_key
-from memman.counting.calibration import predicted
+from memman.counting.calibration import learn, predicted
+from memman.counting.models import model_key
 from memman.entries import TokenCount
 from memman.records import Learned, UsageReported
 

@@ -15,18 +15,11 @@ import msgspec
 
 from memman import events
 from memman.config import Budget
-from memman.counting import (
-    CountFailure,
-    Earlier,
-    TokenCounter,
-    breaks_cache,
-    charge_of,
-    charge_of_call,
-    last_to,
-    learn,
-    model_key,
-    model_ref,
-)
+from memman.counting.calibration import learn
+from memman.counting.counter import TokenCounter
+from memman.counting.failures import CountFailure
+from memman.counting.models import model_key, model_ref
+from memman.counting.pricing import Earlier, breaks_cache, charge_of, charge_of_call, last_to
 from memman.entries import Accuracy, Entry
 from memman.errors import BudgetExceeded, InvalidInput
 from memman.formats import Rendering

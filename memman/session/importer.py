@@ -13,7 +13,7 @@ from memman.archive import ArchiveImport, ArchiveLimits, Redactor, SessionState,
 from memman.archive.document import Imported, checked
 from memman.archive.info import OnConflict
 from memman.archive.validation import with_sound_state
-from memman.counting import TokenCounter
+from memman.counting.counter import TokenCounter
 from memman.entries import Entry, TokenCount
 from memman.errors import MemmanError, SessionExists, StateError, StoreConflict
 from memman.records import trusting

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from memman.config import Budget, MemoryConfig, lowered
-from memman.counting import TokenCounter, framing_in
+from memman.counting.counter import TokenCounter
+from memman.counting.framing import framing_in
 from memman.entries import NO_JSON, Entry
 from memman.formats.renderer import Rendering, prompt_in, without_parts
 from memman.formats.wire.reading import is_unbound

@@ -19,7 +19,8 @@ from cachetools import LRUCache
 from memman.compression import EntryFactory, Step
 from memman.compression.strategies import stages_of
 from memman.config import HARMLESS, Budget, MemoryConfig, lowered, readable, resolve_budget
-from memman.counting import CountFailure, TokenCounter
+from memman.counting.counter import TokenCounter
+from memman.counting.failures import CountFailure
 from memman.entries import (
     NO_JSON,
     Entry,
@@ -41,7 +42,7 @@ from memman.state import Keeps, State
 from memman.summarizers import Asker
 
 if TYPE_CHECKING:
-    from memman.counting import RemoteTokenCounter
+    from memman.counting.remote import RemoteTokenCounter
 
 
 _MOST_RETURNED = 10_000  # pieces of entries that a session's recall tool remembers

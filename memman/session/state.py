@@ -10,7 +10,7 @@ from memman.archive.redaction import redacted_state
 from memman.compression import Goal, View
 from memman.compression.state import carry
 from memman.config import Budget
-from memman.counting import TokenCounter
+from memman.counting.counter import TokenCounter
 from memman.entries import Entry, is_of_tool
 from memman.session.shared import Shared
 from memman.state import TOLD, Covered, Keeps, State, is_constraint, state_text

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from memman.config import usable_input
-from memman.counting import model_ref
+from memman.counting.models import model_ref
 from memman.display import safe_repr
 from memman.entries import MOST_TOKENS, is_encodable
 from memman.errors import (

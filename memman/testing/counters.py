@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from memman.counting import TokenCounter, model_ref
+from memman.counting.counter import TokenCounter
+from memman.counting.models import model_ref
 from memman.errors import CounterUnavailable
 from memman.protocols import CounterSpec, LocalCounter
 from memman.testing.laws import finished, in_threads, run_program

@@ -11,7 +11,9 @@ from operator import attrgetter
 from time import monotonic
 from typing import Any
 
-from memman.counting import CountFailure, RemoteTokenCounter, model_ref
+from memman.counting.failures import CountFailure
+from memman.counting.models import model_ref
+from memman.counting.remote import RemoteTokenCounter
 from memman.entries import TokenCount
 from memman.protocols import RemoteCounter
 from memman.testing.counters import ListedCounterLaws

@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks.request_bodies import read_body
 from benchmarks.request_prices import price_request
-from memman.counting import model_ref
 from memman.counting.framing import framing_of
+from memman.counting.models import model_ref
 from memman.errors import FormatError
 from tests.counting.test_framing import CLAUDE, GPT_4O, SHAPES, WEATHER, words
 

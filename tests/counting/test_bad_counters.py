@@ -26,13 +26,11 @@ from memman import (
     hookimpl,
     plugins,
 )
-from memman.counting import (
-    RemoteTokenCounter,
-    TokenCounter,
-    builtin_specs,
-    model_ref,
-    resolve,
-)
+from memman.counting.builtin import builtin_specs
+from memman.counting.counter import TokenCounter
+from memman.counting.models import model_ref
+from memman.counting.remote import RemoteTokenCounter
+from memman.counting.resolution import resolve
 from memman.testing import record_events
 
 MODEL = "acme-1"

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from memman import AsyncMemoryManager, CounterSpec, MemoryConfig, MemoryManager, events
-from memman.counting import builtin_specs, model_ref
+from memman.counting.builtin import builtin_specs
+from memman.counting.models import model_ref
 from memman.formats import builtin_formats
 from memman.plugins import shared_plugins
 from tests.patience import PATIENCE

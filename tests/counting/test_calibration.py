@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import MemoryConfig, MemoryManager, SessionState
-from memman.counting import learn
-from memman.counting.calibration import predicted
+from memman.counting.calibration import learn, predicted
 from memman.errors import StateError
 from memman.records import LEAST_RATIO, MOST_RATIO, Learned
 

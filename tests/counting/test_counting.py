@@ -21,10 +21,12 @@ from memman import (
     TextPart,
     events,
 )
-from memman.counting import TokenCounter, builtin_specs, model_ref, resolve
-from memman.counting.builtin import BYTES4, CHARS4
+from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
+from memman.counting.counter import TokenCounter
 from memman.counting.estimator import estimator_for
 from memman.counting.images import DEFAULT_SIZE, image_tokens
+from memman.counting.models import model_ref
+from memman.counting.resolution import resolve
 from memman.entries import NewEntry, entry_of
 
 PIXEL = (  # a PNG of one pixel

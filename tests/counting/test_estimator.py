@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import MemoryManager
-from memman.counting import model_ref, resolve
 from memman.counting.builtin import BYTES4, builtin_specs
 from memman.counting.estimator import LEADS, TextEstimator, _families, estimator_for
+from memman.counting.models import model_ref
+from memman.counting.resolution import resolve
 
 # Our own and generated texts with their tokens by tiktoken, so no tokenizer is needed here.
 # Made by `python -m benchmarks.estimator --golden tests/counting/golden_counts.json`.

@@ -2,8 +2,8 @@
 
 import pytest
 
-from memman.counting import families, model_ref
 from memman.counting.framing import framing_of, rows
+from memman.counting.models import families, model_ref
 from memman.counting.tool_prices import price_tools
 
 GPT_4O = model_ref("gpt-4o")

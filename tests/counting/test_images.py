@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from benchmarks.request_prices import price_request
 from memman import MemoryManager
-from memman.counting import model_ref
 from memman.counting.images import DEFAULT_SIZE, dimensions, image_tokens, size_of
+from memman.counting.models import model_ref
 from memman.errors import InvalidInput
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\x00\x00\rIHDR" + struct.pack(">II", 640, 480) + b"\x08\x02"

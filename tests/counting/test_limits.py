@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from memman import ModelInfo
-from memman.counting import known_limits, model_ref
-from memman.counting.limits import _table, limits_of
+from memman.counting.limits import _table, known_limits, limits_of
+from memman.counting.models import model_ref
 
 KNOWN = dict(known_limits())
 

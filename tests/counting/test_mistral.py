@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memman.counting import model_ref
+from memman.counting.models import model_ref
 from tests.conftest import SHARED
 
 ROLES = {"system": 2, "user": 2, "assistant": 1}

@@ -11,8 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memman import MemoryManager, ModelInfo, ModelRef, hookimpl
-from memman.counting import Models, families, known_limits, model_ref
-from memman.counting.models import family_of
+from memman.counting.limits import known_limits
+from memman.counting.lookup import Models
+from memman.counting.models import families, family_of, model_ref
 from memman.plugins import shared_plugins
 
 SPELLINGS = [

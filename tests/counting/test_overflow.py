@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman.counting import Overflow, parse_overflow
+from memman.counting.overflow import Overflow, parse_overflow
 
 # Wordings as the providers write them; the numbers are ours.
 CONTEXT = [

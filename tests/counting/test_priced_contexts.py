@@ -9,7 +9,8 @@ from memman_tiktoken.vocabulary import encoding
 
 from benchmarks.request_prices import price_request
 from memman import MemoryConfig, MemoryManager
-from memman.counting import framing_in, model_ref
+from memman.counting.framing import framing_in
+from memman.counting.models import model_ref
 from memman.protocols import Framing
 
 WORDS = "the parser reads a line, splits it at the colon and keeps the first half; "

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from memman import InvalidInput, MemoryManager, ModelInfo, ModelRef, Prices, PriceTier, hookimpl
-from memman.counting import Models
+from memman.counting.lookup import Models
 from memman.plugins import shared_plugins
 
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75, cache_write_1h=6.0)

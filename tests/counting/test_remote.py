@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import CounterUnavailable, ModelRef, TokenCount
-from memman.counting import CountFailure, RemoteTokenCounter, endpoint_breaker
 from memman.counting import remote as remote_module
+from memman.counting.failures import CountFailure
+from memman.counting.remote import RemoteTokenCounter, endpoint_breaker
 from memman.protocols import RemoteCounter
 from memman.runtime import SyncRuntime
 from memman.runtime.async_runtime import AsyncRuntime

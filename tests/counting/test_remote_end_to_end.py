@@ -103,7 +103,7 @@ def run(runtime: Any, model: str, tokens: int = 950, **settings: Any) -> tuple[C
 def warm(provider: Provider, server: LoopbackServer) -> None:
     """Import the SDK: the deadline covers a request, not a first import."""
     [spec] = provider.plugin.memman_token_counters()
-    from memman.counting import model_ref
+    from memman.counting.models import model_ref
 
     rendered = {"model": provider.model, "messages": [], "system": None, "tools": []}
     spec.factory(model_ref(provider.model)).count_request(rendered, timeout=20)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from memman import MemoryConfig, MemoryManager, ModelInfo
-from memman.counting import framing_in, model_ref
+from memman.counting.framing import framing_in
 from memman.counting.limits import ASSUMED, VARIABLE, assumed_limits, limits_of, own_limits
+from memman.counting.models import model_ref
 from memman.display import warn_once
 from memman.errors import InvalidInput
 

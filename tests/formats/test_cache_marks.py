@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from memman import InvalidInput, MemoryConfig, MemoryManager
-from memman.counting import model_ref
+from memman.counting.models import model_ref
 from memman.formats import Rendering, format_named
 from memman.formats.bedrock import sdk_messages
 from memman.formats.cache_marks import marks_of

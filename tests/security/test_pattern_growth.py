@@ -23,9 +23,9 @@ import pytest
 
 from memman.compression.reply import answer_of, fault_of, is_refusal
 from memman.config import MemoryConfig
-from memman.counting import parse_overflow
 from memman.counting.limits import limits_of
 from memman.counting.models import model_ref
+from memman.counting.overflow import parse_overflow
 from memman.entries import neutralised
 from memman.errors import MemmanError
 from memman.formats.text import _parse_text

@@ -10,9 +10,9 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from memman.counting import builtin_specs, model_ref
-from memman.counting.builtin import BYTES4, CHARS4
+from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
 from memman.counting.estimator import estimator_for
+from memman.counting.models import model_ref
 from memman.errors import CounterUnavailable
 from memman.protocols import CounterSpec, LocalCounter, ModelRef
 from memman.testing import (

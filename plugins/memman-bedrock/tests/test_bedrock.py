@@ -27,7 +27,9 @@ from memman import (
     hookimpl,
     plugins,
 )
-from memman.counting import CountFailure, RemoteTokenCounter, model_ref
+from memman.counting.failures import CountFailure
+from memman.counting.models import model_ref
+from memman.counting.remote import RemoteTokenCounter
 from memman.testing import Answer, LoopbackServer, RemoteCounterConformance, loopback
 from tests.patience import PATIENCE
 from tests.provider_kits import second_client

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from memman.archive import ArchiveInfo, SessionState
-from memman.counting import Candidate
+from memman.counting.resolution import Candidate
 from memman.entries import Accuracy, Entry, Method, TokenCount
 from memman.events import CompressionPlan, CompressionResult
 from memman.explain import Shares, StateBlock

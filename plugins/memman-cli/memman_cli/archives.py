@@ -17,10 +17,10 @@ from memman.archive import (
     RecordFile,
     session_of,
 )
+from memman.archive.info import OnConflict
 from memman.manager import MemoryManager
 from memman.plugins import CREATED_BY
 from memman.records import Record
-from memman.session import OnConflict
 from memman_cli.display import progress
 from memman_cli.errors import UnusableError
 from memman_cli.files import STDIN, cannot_read

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from memman.counting import model_ref
+from memman.counting.models import model_ref
 from memman.display import format_error
 from memman.errors import MemmanError, PluginNotFound
 from memman.plugins import PluginInfo, shared_plugins

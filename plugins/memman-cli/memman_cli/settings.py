@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from memman.config import MemoryConfig, readable
-from memman.counting import Models
+from memman.counting.lookup import Models
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
 from memman.protocols import Store

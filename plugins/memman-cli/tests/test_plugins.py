@@ -16,7 +16,7 @@ import pytest
 from memman_cli.commands.plugins import KINDS
 
 from memman import plugins
-from memman.counting import builtin_specs
+from memman.counting.builtin import builtin_specs
 from memman.testing import (
     CounterConformance,
     CounterSpecConformance,

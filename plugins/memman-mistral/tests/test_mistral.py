@@ -17,7 +17,7 @@ from memman_mistral.models import ASSUMED, PUBLISHED, SENTENCEPIECE, TEKKEN, voc
 from mistral_common.tokens.tokenizers.mistral import MODEL_NAME_TO_TOKENIZER_CLS
 from mistral_common.tokens.tokenizers.sentencepiece import SentencePieceTokenizer
 
-from memman.counting import model_ref
+from memman.counting.models import model_ref
 from memman.errors import CounterUnavailable
 from tests.examples import examples
 from tests.patience import PATIENCE

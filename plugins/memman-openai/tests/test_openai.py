@@ -13,8 +13,11 @@ from memman_openai import OpenAICounter
 from memman_openai.request import request_of
 
 from memman import plugins
-from memman.counting import CountFailure, RemoteTokenCounter, builtin_specs, explain, model_ref
-from memman.counting.resolution import resolve_remote
+from memman.counting.builtin import builtin_specs
+from memman.counting.failures import CountFailure
+from memman.counting.models import model_ref
+from memman.counting.remote import RemoteTokenCounter
+from memman.counting.resolution import explain, resolve_remote
 from memman.errors import CounterUnavailable
 from memman.testing import Answer, RemoteCounterConformance, loopback
 from tests.provider_kits import second_client

@@ -16,7 +16,7 @@ from memman_prices import memman_model_info, memman_prices
 from memman_prices.table import _found
 
 from memman import InvalidInput, MemoryManager, ModelInfo, Prices
-from memman.counting import Models
+from memman.counting.lookup import Models
 from memman.counting.models import model_ref
 from memman.plugins import shared_plugins
 

@@ -3,8 +3,10 @@
 import pytest
 from memman_tiktoken import memman_token_counters
 
-from memman.counting import builtin_specs, model_ref, resolve
+from memman.counting.builtin import builtin_specs
 from memman.counting.framing import framing_of
+from memman.counting.models import model_ref
+from memman.counting.resolution import resolve
 from memman.testing import CounterConformance
 
 EXACT, _, SCALED = memman_token_counters()

@@ -15,7 +15,9 @@ from memman_tokenizers.settings import VARIABLE, file_for
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from memman import MemoryManager
-from memman.counting import builtin_specs, model_ref, resolve
+from memman.counting.builtin import builtin_specs
+from memman.counting.models import model_ref
+from memman.counting.resolution import resolve
 from memman.errors import CounterUnavailable
 from memman.protocols import CounterSpec, LocalCounter
 from memman.testing import CounterConformance

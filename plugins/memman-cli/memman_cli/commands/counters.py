@@ -11,17 +11,11 @@ import click
 from msgspec.structs import asdict
 
 from memman.core.resolver import known_counters, model_names
-from memman.counting import (
-    Candidate,
-    Models,
-    explain,
-    families,
-    known_limits,
-    missing,
-    model_ref,
-)
 from memman.counting.estimator import NAME
-from memman.counting.limits import own_limits
+from memman.counting.limits import known_limits, own_limits
+from memman.counting.lookup import Models
+from memman.counting.models import families, model_ref
+from memman.counting.resolution import Candidate, explain, missing
 from memman.display import did_you_mean, format_error
 from memman.entries import TokenCount
 from memman.errors import CounterUnavailable, InvalidInput

@@ -11,11 +11,11 @@ import msgspec
 
 from memman.archive import SessionState
 from memman.archive import verify as verify_archive
+from memman.archive.info import OnConflict
 from memman.entries import check_id
 from memman.errors import MemmanError, StateError
 from memman.manager import MemoryManager
 from memman.results import SessionStats
-from memman.session import OnConflict
 from memman.stores import without_password
 from memman_cli import display, options
 from memman_cli.answers import (

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from memman.counting import builtin_specs
+from memman.counting.builtin import builtin_specs
 from memman.errors import InvalidInput
 from memman.plugins import PluginInfo, shared_plugins
 from memman_cli import display, options

@@ -11,7 +11,7 @@ import msgspec
 from memman.archive import records_of
 from memman.compression.words import exact_values
 from memman.config import usable_input
-from memman.counting import Models
+from memman.counting.lookup import Models
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, Part
 from memman.explain import LogHistory, Share, sections_of, shares_of
 from memman.manager import MemoryManager
