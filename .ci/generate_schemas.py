@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from memman_cli import answers
 
-from memman.archive import SessionState
+from memman.archive.document import SessionState
 from memman.records import Record
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -23,7 +23,7 @@ import msgspec
 from benchmarks.processes import highest
 from benchmarks.tables import table
 from memman import ArchiveLimits, MemoryManager
-from memman.archive import verify
+from memman.archive.importer import verify
 from memman.entries import Entry, TokenCount
 from memman.records import Added, Record
 from memman.stores import SQLiteStore

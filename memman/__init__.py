@@ -8,7 +8,9 @@ messages = memory.build_context("s1").messages
 """
 
 from memman import events, plugins
-from memman.archive import ArchiveInfo, ArchiveLimits, SessionState
+from memman.archive.document import SessionState
+from memman.archive.info import ArchiveInfo
+from memman.archive.limits import ArchiveLimits
 from memman.async_manager import AsyncMemoryManager
 from memman.config import MemoryConfig
 from memman.core.methods import AsyncMethods

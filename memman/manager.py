@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Any, Literal, Self, overload
 
 from memman import events
-from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
-from memman.archive.info import OnConflict
+from memman.archive.document import SessionState
+from memman.archive.info import ArchiveInfo, OnConflict, Packing, Source, Target
+from memman.archive.limits import ArchiveLimits
 from memman.config import MemoryConfig
 from memman.core.aio import ThreadedMethods
 from memman.core.arguments import check_switch

@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any, Literal, overload
 
 from memman import events
-from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
-from memman.archive.info import OnConflict
+from memman.archive.document import SessionState
+from memman.archive.info import ArchiveInfo, OnConflict, Packing, Source, Target
+from memman.archive.limits import ArchiveLimits
 from memman.config import MemoryConfig, resolve_budget, usable_input
 from memman.core.arguments import (
     check_adding,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memman.archive import ArchiveInfo, ArchiveWriter, Header, Packing, Target
+from memman.archive.info import ArchiveInfo, Packing, Target
+from memman.archive.lines import Header
+from memman.archive.writer import ArchiveWriter
 from memman.plugins import CREATED_BY
 from memman.records import Added, Record, deleted_in
 from memman.session.log import no_session

@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 
 from memman import events
-from memman.archive import ArchiveImport, ArchiveLimits, Redactor, SessionState, Source
-from memman.archive.document import Imported, checked
-from memman.archive.info import OnConflict
+from memman.archive.document import Imported, SessionState, checked
+from memman.archive.importer import ArchiveImport
+from memman.archive.info import OnConflict, Source
+from memman.archive.limits import ArchiveLimits
+from memman.archive.redaction import Redactor
 from memman.archive.validation import with_sound_state
 from memman.counting.counter import TokenCounter
 from memman.entries import Entry, TokenCount

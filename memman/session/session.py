@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from memman.archive import SessionState, state_of
-from memman.archive.document import summaries_of
+from memman.archive.document import SessionState, state_of, summaries_of
 from memman.config import MANAGER_SETTINGS
 from memman.entries import NO_JSON, Entry, NewEntry, json_bytes
 from memman.errors import (

@@ -11,8 +11,9 @@ from typing import Any
 from zlib import crc32
 
 from memman import MemoryConfig, MemoryManager
-from memman.archive import ArchiveWriter, Header, SessionState, records_of
-from memman.archive.lines import with_checksum
+from memman.archive.document import SessionState, records_of
+from memman.archive.lines import Header, with_checksum
+from memman.archive.writer import ArchiveWriter
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -33,7 +33,7 @@ from memman import (
     StoreConflict,
     events,
 )
-from memman.archive import verify
+from memman.archive.importer import verify
 from memman.entries import TokenCount
 from memman.stores import MemoryStore, SQLiteStore
 from tests.archive.sessions import archive_of, edited, lived, manager, plain, replaced
@@ -433,7 +433,7 @@ def test_compression_bomb_is_refused_with_little_memory() -> None:
 import gzip, io, sys, zlib, zstandard
 from pathlib import Path
 from memman import MemoryManager, StateError
-from memman.archive import verify
+from memman.archive.importer import verify
 zeros = bytes(2**20)
 start = b'{"crc":"00000000",'
 packer = zlib.compressobj(9, zlib.DEFLATED, 31)

@@ -14,7 +14,7 @@ from memman import (
     StateError,
     TextPart,
 )
-from memman.archive import records_of
+from memman.archive.document import records_of
 from memman.records import Added, Compressed, Opened
 from tests.archive import sessions
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from memman import MemoryManager
-from memman.archive import SessionState, verify
+from memman.archive.document import SessionState
+from memman.archive.importer import verify
 
 GOLDEN = Path(__file__).with_name("golden")
 SHA_256 = "01b2ef96dee6a562536f96f5b7e48086946b7594a902569ac54fd9ec143e03bf"

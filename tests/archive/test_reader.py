@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from memman import StateError
-from memman.archive import ArchiveInfo, ArchiveLimits, verify
-from memman.archive.limits import DEFAULT_LIMITS
+from memman.archive.importer import verify
+from memman.archive.info import ArchiveInfo
+from memman.archive.limits import DEFAULT_LIMITS, ArchiveLimits
 from memman.archive.reader import ArchiveReader
 from memman.errors import InvalidInput
 from tests.archive.sessions import archive_of, edited, lived, manager, plain, replaced

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memman import MemoryConfig, MemoryManager
-from memman.archive import records_of
+from memman.archive.document import records_of
 from memman.compression import EntryFactory, Goal, View
 from memman.compression.strategies import Stage
 from memman.explain import LogHistory

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from memman import ArchiveLimits, MemoryManager, SessionState, StateError
-from memman.archive import verify
+from memman.archive.importer import verify
 
 _LONGEST = 3.0  # seconds of this thread; the tested inputs once took a minute
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from memman_cli.app import memman
 
 from memman import InvalidInput, MemoryConfig, MemoryManager, StateError, events
-from memman.archive import SessionState
+from memman.archive.document import SessionState
 from memman.testing import record_events
 
 ARN = "arn:aws:bedrock:ap-southeast-1:666666666666:application-inference-profile/abc"

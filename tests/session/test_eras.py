@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memman import IdConflict, MemoryManager
-from memman.archive import records_of
+from memman.archive.document import records_of
 from memman.records import Added
 from tests.kinds import IN_FILES, InMemory
 

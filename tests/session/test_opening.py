@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memman import InvalidInput, MemoryConfig, MemoryManager, events
-from memman.archive import SessionState, records_of
+from memman.archive.document import SessionState, records_of
 from memman.records import Compressed, Configured, Opened, SettingsInEffect
 from memman.stores import MemoryStore, SQLiteStore
 from memman.testing import record_events

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from memman.archive import ArchiveInfo, SessionState
+from memman.archive.document import SessionState
+from memman.archive.info import ArchiveInfo
 from memman.counting.resolution import Candidate
 from memman.entries import Accuracy, Entry, Method, TokenCount
 from memman.events import CompressionPlan, CompressionResult

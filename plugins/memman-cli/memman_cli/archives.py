@@ -8,16 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from memman.archive import (
-    ArchiveInfo,
-    ArchiveLimits,
-    ArchiveWriter,
-    Header,
-    Packing,
-    RecordFile,
-    session_of,
-)
-from memman.archive.info import OnConflict
+from memman.archive.importer import session_of
+from memman.archive.info import ArchiveInfo, OnConflict, Packing
+from memman.archive.limits import ArchiveLimits
+from memman.archive.lines import Header
+from memman.archive.temp_file import RecordFile
+from memman.archive.writer import ArchiveWriter
 from memman.manager import MemoryManager
 from memman.plugins import CREATED_BY
 from memman.records import Record

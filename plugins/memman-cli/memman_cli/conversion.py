@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from memman.archive import SessionState, state_of
+from memman.archive.document import SessionState, state_of
 from memman.entries import NO_JSON, NOT_COUNTED, Entry, NewEntry, encode_json, entry_of
 from memman.ids import new_id, new_nonce
 from memman.manager import MemoryManager

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from memman.archive import FORMAT as SESSION_FORMAT
+from memman.archive.document import FORMAT as SESSION_FORMAT
 from memman.entries import NewEntry
 from memman.errors import FormatError
 from memman.formats import plain_items

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from memman.archive import ArchiveLimits
+from memman.archive.limits import ArchiveLimits
 from memman.entries import MOST_TOKENS, is_blank
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from memman.archive import FORMAT, SessionState, document_bytes, records_of
+from memman.archive.document import FORMAT, SessionState, document_bytes, records_of
 from memman.entries import Entry, file_mode
 from memman.explain import LogHistory
 from memman.files import replacing

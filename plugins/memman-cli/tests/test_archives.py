@@ -11,7 +11,7 @@ from command_fixtures import Command
 from test_databases import filled
 
 from memman import MemoryManager, SessionState
-from memman.archive import verify
+from memman.archive.importer import verify
 
 NAMES = ("s.jsonl", "s.jsonl.gz", "s.jsonl.zst")
 

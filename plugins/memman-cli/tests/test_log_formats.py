@@ -12,7 +12,7 @@ from memman_cli.log_formats import IMPORT_FORMATS, detect_log
 from memman_cli.logs import read_log
 
 from memman import Entry, FormatError, MemoryManager, PluginNotFound
-from memman.archive import records_of
+from memman.archive.document import records_of
 from memman.formats.plain import LOGS
 from memman.formats.rules import RULES, check
 from memman.records import Compressed

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from memman.archive import Packing
+from memman.archive.info import Packing
 from memman.core.resolver import known_formats
 from memman.errors import BudgetExceeded
 from memman.formats.rules import RULES, Violation, check

@@ -9,8 +9,8 @@ from typing import Any
 import click
 import msgspec
 
-from memman.archive import SessionState
-from memman.archive import verify as verify_archive
+from memman.archive.document import SessionState
+from memman.archive.importer import verify as verify_archive
 from memman.archive.info import OnConflict
 from memman.entries import check_id
 from memman.errors import MemmanError, StateError

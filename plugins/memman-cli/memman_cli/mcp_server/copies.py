@@ -11,7 +11,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from memman.archive import ArchiveLimits, SessionState
+from memman.archive.document import SessionState
+from memman.archive.limits import ArchiveLimits
 from memman.entries import check_id
 from memman.errors import MemmanError
 from memman.manager import MemoryManager

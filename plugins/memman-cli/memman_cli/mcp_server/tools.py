@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from memman.archive import records_of
+from memman.archive.document import records_of
 from memman.entries import EntryType, neutralised
 from memman.errors import InvalidInput
 from memman.explain import LogHistory

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from memman.archive import records_of
+from memman.archive.document import records_of
 from memman.compression.words import exact_values
 from memman.config import usable_input
 from memman.counting.lookup import Models

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from memman.archive import Redactor
+from memman.archive.redaction import Redactor
 from memman.entries import Entry
 from memman.errors import InvalidInput
 from memman.explain import Share

@@ -16,7 +16,7 @@ from report_bills import BILLED, billed
 from report_sessions import SESSION, eventful, hostile
 
 from memman import MemoryConfig, MemoryManager, SummaryReply, SummaryRequest, SummaryUsage
-from memman.archive import records_of
+from memman.archive.document import records_of
 from memman.explain import LogHistory
 from memman.log import History
 from memman.records import UsageReported

@@ -13,7 +13,7 @@ from memman_cli.report.steps import splices
 from report_sessions import SESSION, eventful
 
 from memman import MemoryManager, SessionNotFound
-from memman.archive import records_of
+from memman.archive.document import records_of
 from memman.entries import FilePart, ImagePart
 from memman.explain import LogHistory
 from memman.log import History
