@@ -42,10 +42,9 @@ from memman.errors import (
     WrongEventLoop,
 )
 from memman.events import CompressionPlan, CompressionResult, PlannedEntry
-from memman.explain import CompressionStatus, Explanation
 from memman.explain.cache_state import CacheState
-from memman.explain.explanation import SummarizerState, Trigger
-from memman.explain.history import EntryStatus
+from memman.explain.explanation import Explanation, SummarizerState, Trigger
+from memman.explain.history import CompressionStatus, EntryStatus
 from memman.hookspecs import hookimpl
 from memman.ids import valid_id
 from memman.manager import MemoryManager

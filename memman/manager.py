@@ -21,7 +21,7 @@ from memman.core.core import Core, Redact
 from memman.core.methods import AsyncMethods, State
 from memman.entries import ContentLike, Entry, EntryType, TokenCount
 from memman.events import CompressionPlan, Subscription
-from memman.explain import Explanation
+from memman.explain.explanation import Explanation
 from memman.formats import FormatName
 from memman.protocols import (
     AsyncStore,

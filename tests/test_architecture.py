@@ -61,12 +61,15 @@ ON_FIRST_USE = {
     ("memman_cli.commands.mcp", "memman_cli.mcp_server.server"),
     ("memman_cli.commands.mcp", "memman_cli.mcp_server.sources"),
     ("memman_cli.commands.mcp", "memman_cli.mcp_server.tools"),
-    ("memman.core.methods", "memman.counting"),
-    ("memman.core.methods", "memman.session"),
-    ("memman.core.methods", "memman.session.exporter"),
-    ("memman.core.resolver", "memman.counting"),
+    ("memman.core.aio", "memman.session.feed"),
     ("memman.core.core", "memman.stores"),
-    ("memman.core.aio", "memman.session"),
+    ("memman.core.methods", "memman.counting.overflow"),
+    ("memman.core.methods", "memman.session.exporter"),
+    ("memman.core.methods", "memman.session.feed"),
+    ("memman.core.methods", "memman.session.forker"),
+    ("memman.core.methods", "memman.session.importer"),
+    ("memman.core.methods", "memman.session.search"),
+    ("memman.core.resolver", "memman.counting.remote"),
     ("memman.formats.lenient", "memman.formats.rules"),
     ("memman.summarizers.adapters", "memman.summarizers.command"),
 }
@@ -268,7 +271,7 @@ def test_classes_have_at_most_45_members_and_3_ancestors(name):
 # A commit lowers a number or leaves it. A feature pays for its lines by deleting others. A move lowers one
 # number and raises the other by as much, and a new distribution adds its own lines in its first commit.
 # No other commit raises one, unless the figure was agreed before the work began.
-CODE_LINES = {"memman": 31_126, "plugins/*/memman_*": 15_874}
+CODE_LINES = {"memman": 31_111, "plugins/*/memman_*": 15_877}
 
 
 def code_lines(source: str) -> int:

@@ -195,7 +195,7 @@ def test_an_interruption_in_a_receiver_costs_the_others_nothing() -> None:
     assert sorted(heard[:3]) == [(number, "one") for number in range(3)]
 
 
-def test_sync_manager_awaits_async_receivers_on_a_loop_of_its_own() -> None:
+def test_sync_manager_awaits_async_receivers_on_its_loop() -> None:
     memory = manager()
     ran: list[Any] = []
 

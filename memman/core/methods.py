@@ -57,7 +57,7 @@ from memman.entries import (
 )
 from memman.errors import FileError, FormatError, InvalidInput, SessionNotFound
 from memman.events import CompressionPlan, Subscription
-from memman.explain import Explanation
+from memman.explain.explanation import Explanation
 from memman.formats import FormatName
 from memman.formats.lenient import read_messages, with_notes
 from memman.formats.parts import read_compaction

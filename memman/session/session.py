@@ -21,7 +21,10 @@ from memman.errors import (
     StoreConflict,
     StoreError,
 )
-from memman.explain import Explanation, LogHistory, explained, shares_of, state_block_of
+from memman.explain.explanation import Explanation, explained
+from memman.explain.history import LogHistory
+from memman.explain.shares import shares_of
+from memman.explain.state_block import state_block_of
 from memman.formats.originals import original_messages
 from memman.log import History, LogState
 from memman.protocols import Format

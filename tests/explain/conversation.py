@@ -8,7 +8,7 @@ from memman import MemoryConfig, MemoryManager
 from memman.archive.document import records_of
 from memman.compression import EntryFactory, Goal, View
 from memman.compression.strategies import Stage
-from memman.explain import LogHistory
+from memman.explain.history import LogHistory
 from memman.summary_metadata import summary_draft
 from memman.testing import FakeClock, sequential_ids
 

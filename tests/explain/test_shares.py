@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memman import MemoryConfig, MemoryManager
-from memman.explain import Shares
+from memman.explain.shares import Shares
 
 
 def manager(**settings: object) -> MemoryManager:

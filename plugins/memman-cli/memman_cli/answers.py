@@ -15,7 +15,8 @@ from memman.archive.info import ArchiveInfo
 from memman.counting.resolution import Candidate
 from memman.entries import Accuracy, Entry, Method, TokenCount
 from memman.events import CompressionPlan, CompressionResult
-from memman.explain import Shares, StateBlock
+from memman.explain.shares import Shares
+from memman.explain.state_block import StateBlock
 from memman.formats.rules import Violation
 from memman.plugins import PluginInfo
 from memman.protocols import FeedItem, ModelInfo, ModelRef, Prices, SessionInfo

@@ -11,7 +11,7 @@ import msgspec
 
 from memman.archive.document import FORMAT, SessionState, document_bytes, records_of
 from memman.entries import Entry, file_mode
-from memman.explain import LogHistory
+from memman.explain.history import LogHistory
 from memman.files import replacing
 from memman.manager import MemoryManager
 from memman.protocols import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from memman.entries import Entry
-from memman.explain import CompressionStatus, LogHistory
+from memman.explain.history import CompressionStatus, LogHistory
 from memman_cli.explain import Found, Remnant, Trace
 from memman_cli.output import harmless
 from memman_cli.words import entries_of, first_line, plural, speaker

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from memman import AsyncMethods, Context
 from memman.adapters import HistoryMessage, HistoryMirror, message_id, named_by_content
-from memman.formats import plain_messages
+from memman.formats.plain import plain_messages
 
 FORMAT: Final = "openai-chat"
 _PREFIX: Final = "litellm-"  # of the ids that are made here

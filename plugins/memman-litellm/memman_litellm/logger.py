@@ -17,9 +17,8 @@ from litellm.types.utils import CallTypes
 
 from memman import Memory, valid_id
 from memman.adapters import ModelRequests
-from memman.counting.limits import limits_of
-from memman.counting.models import model_ref
 from memman.formats.lenient import read_messages
+from memman.providers import limits_of, model_ref
 from memman_litellm.history import FORMAT, ClientHistory, messages_of, named, prompt_of
 
 SessionOf: TypeAlias = Callable[[Mapping[str, Any]], str | None]

@@ -13,7 +13,7 @@ from memman import events
 from memman.entries import Entry, parse_address
 from memman.errors import CompressionFailed, CounterUnavailable, EntryNotFound
 from memman.events import CompressionResult, PlannedEntry
-from memman.explain import CompressionStatus, LogHistory
+from memman.explain.history import CompressionStatus, LogHistory
 from memman.manager import MemoryManager
 from memman.results import SessionStats
 from memman.stores import without_password

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memman.explain import CompressionStatus, LogHistory
+from memman.explain.history import CompressionStatus, LogHistory
 from memman_cli import display, options
 from memman_cli.answers import DiffAnswer, WhyAnswer, write_answer
 from memman_cli.commands.compression import (

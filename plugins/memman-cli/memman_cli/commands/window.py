@@ -22,7 +22,8 @@ from memman_cli.words import entries_of, first_line, percent, plural
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from memman.explain import LargeEntry, Share, Shares, StateBlock
+    from memman.explain.shares import LargeEntry, Share, Shares
+    from memman.explain.state_block import StateBlock
     from memman.results import SessionStats
     from memman.spend import ReportedTokens, Spend
     from memman_cli.settings import Effective

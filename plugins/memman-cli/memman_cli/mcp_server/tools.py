@@ -12,7 +12,7 @@ from msgspec import Meta
 from memman.archive.document import records_of
 from memman.entries import EntryType, neutralised
 from memman.errors import InvalidInput
-from memman.explain import LogHistory
+from memman.explain.history import LogHistory
 from memman.ids import new_nonce
 from memman.protocols import SessionInfo
 from memman.quoting import Quote, block_of, excerpt_of, pages_of

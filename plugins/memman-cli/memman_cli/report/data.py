@@ -13,7 +13,9 @@ from memman.compression.words import exact_values
 from memman.config import usable_input
 from memman.counting.lookup import Models
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, Part
-from memman.explain import LogHistory, Share, sections_of, shares_of
+from memman.explain.history import LogHistory
+from memman.explain.shares import Share, shares_of
+from memman.explain.state_block import sections_of
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
 from memman.records import (

@@ -10,7 +10,7 @@ import msgspec
 from memman.archive.redaction import Redactor
 from memman.entries import Entry
 from memman.errors import InvalidInput
-from memman.explain import Share
+from memman.explain.shares import Share
 from memman.records import Described, Record
 from memman_cli.report.data import (
     Report,

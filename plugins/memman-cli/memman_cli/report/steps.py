@@ -12,7 +12,7 @@ from operator import attrgetter
 
 import msgspec
 
-from memman.explain import LogHistory
+from memman.explain.history import LogHistory
 from memman.log import History
 from memman.records import SHAPES, Added, Compressed, Record
 from memman.window import ActiveState, Window

@@ -11,7 +11,7 @@ from memman_cli.explain.values import Values
 
 from memman import MemoryManager
 from memman.compression.words import exact_values, stands_alone
-from memman.explain import LogHistory
+from memman.explain.history import LogHistory
 from tests.examples import examples
 from tests.explain.conversation import history, manager, orders, talk
 

@@ -17,7 +17,7 @@ from report_sessions import SESSION, eventful, hostile
 
 from memman import MemoryConfig, MemoryManager, SummaryReply, SummaryRequest, SummaryUsage
 from memman.archive.document import records_of
-from memman.explain import LogHistory
+from memman.explain.history import LogHistory
 from memman.log import History
 from memman.records import UsageReported
 from memman.spend import dollars

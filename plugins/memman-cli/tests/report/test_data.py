@@ -15,7 +15,7 @@ from report_sessions import SESSION, eventful
 from memman import MemoryManager, SessionNotFound
 from memman.archive.document import records_of
 from memman.entries import FilePart, ImagePart
-from memman.explain import LogHistory
+from memman.explain.history import LogHistory
 from memman.log import History
 
 
