@@ -7,7 +7,7 @@ from memman.adapters.history import (
     message_id,
     named_by_content,
 )
-from memman.adapters.requests import MOST_REFUSALS, ModelRequests
+from memman.adapters.requests import MOST_REFUSALS, ModelRequests, recall_tools
 
 __all__ = [
     "MOST_REFUSALS",
@@ -17,4 +17,5 @@ __all__ = [
     "hidden_messages",
     "message_id",
     "named_by_content",
+    "recall_tools",
 ]

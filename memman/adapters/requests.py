@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, Final, TypeVar
+
+from cachetools import LRUCache, cached
 
 from memman.core.methods import AsyncMethods
 from memman.errors import ConfigError, InvalidInput, SessionNotFound
@@ -12,6 +16,21 @@ from memman.results import Context
 _logger: Final = logging.getLogger("memman")
 MOST_REFUSALS: Final = 10
 """Of one request: each makes the next attempt at least a quarter shorter."""
+_MOST_SESSIONS: Final = 1_000
+
+_Tool = TypeVar("_Tool")
+
+
+def recall_tools(make: Callable[[str], _Tool]) -> Callable[[str], _Tool]:
+    """Return a function that returns the tool `recall` of a session.
+
+    Notices name a session's tool as long as it exists, so the tools of the newest sessions are kept.
+
+    Args:
+        make: the method `recall_tool` of a manager or of `memory.aio`.
+    """
+    tools: LRUCache[str, _Tool] = LRUCache(_MOST_SESSIONS)
+    return cached(tools, lock=Lock())(make)
 
 
 class ModelRequests:

@@ -22,7 +22,7 @@ from memman.records import Compressed, Deleted, ids_retracted_by
 
 FORMAT = "langchain"
 _logger = logging.getLogger("memman")
-MOST_THREADS = 1_000
+_MOST_THREADS = 1_000
 _MOST_BRANCHES = 16  # of one thread
 
 _Mark = tuple[str, int]  # a message: its id, and a hash of its content and calls
@@ -45,7 +45,7 @@ class MessageLog:
         if not isinstance(memory, MemoryManager):
             raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
         self.memory = memory
-        self._threads: LRUCache[str, _Thread] = LRUCache(MOST_THREADS)
+        self._threads: LRUCache[str, _Thread] = LRUCache(_MOST_THREADS)
         self._lock = RLock()
 
     def follow(

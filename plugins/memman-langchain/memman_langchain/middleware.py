@@ -6,10 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import takewhile
-from threading import Lock
 from typing import Annotated, Any, Literal, NotRequired, cast
 
-from cachetools import LRUCache, cached
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr
@@ -21,17 +19,10 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime, get_runtime
 
-from memman import BudgetExceeded, InvalidInput, MemoryManager, RecallTool, valid_id
-from memman.adapters import MOST_REFUSALS
+from memman import BudgetExceeded, InvalidInput, MemoryManager, valid_id
+from memman.adapters import MOST_REFUSALS, recall_tools
 from memman_langchain.caching import cached as with_cache
-from memman_langchain.log import (
-    MOST_THREADS,
-    MessageLog,
-    fitted,
-    ids_of,
-    session_key,
-    tool_schemas,
-)
+from memman_langchain.log import MessageLog, fitted, ids_of, session_key, tool_schemas
 from memman_langchain.models import model_name
 
 _logger = logging.getLogger("memman")
@@ -89,9 +80,7 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         self._trim_state = trim_state
         self._session_id = session_id
         self._cache = cache
-        # Notices name the tool of a session as long as it exists, so the newest ones are kept.
-        tools: LRUCache[str, RecallTool] = LRUCache(MOST_THREADS)
-        self._recall_of = cached(tools, lock=Lock())(memory.recall_tool)
+        self._recall_of = recall_tools(memory.recall_tool)
         self.tools: list[BaseTool] = [self._recall_tool()] if recall else []
 
     def _recall_tool(self) -> BaseTool:

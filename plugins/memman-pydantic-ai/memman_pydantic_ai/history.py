@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from cachetools import LRUCache, cached
+from cachetools import LRUCache
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability, durable_operation
 from pydantic_ai.exceptions import ModelContextWindowExceededError, RetryModelRequest
@@ -21,6 +21,7 @@ from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import RequestUsage
 
 from memman import AsyncRecallTool, Context, InvalidInput, Memory, valid_id
+from memman.adapters import recall_tools
 from memman_pydantic_ai.messages import NAME
 from memman_pydantic_ai.mirror import Mirror
 
@@ -66,9 +67,7 @@ class MemmanHistory(AbstractCapability[Any]):
 
     @cached_property
     def _tool_of(self) -> Callable[[str], AsyncRecallTool]:
-        """The tool of a session. Notices name a tool as long as it exists, so the newest ones are kept."""
-        tools: LRUCache[str, AsyncRecallTool] = LRUCache(_MOST_SESSIONS)
-        return cached(tools, lock=Lock())(self.memory.aio.recall_tool)
+        return recall_tools(self.memory.aio.recall_tool)
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
