@@ -21,14 +21,7 @@ from strands.types.content import ContentBlock, Message, SystemPrompt, split_sys
 from strands.types.exceptions import ContextWindowOverflowException
 from strands.types.tools import ToolResult, ToolSpec, ToolUse
 
-from memman import (
-    AsyncRecallTool,
-    BudgetExceeded,
-    Context,
-    InvalidInput,
-    Memory,
-    valid_id,
-)
+from memman import AsyncRecallTool, BudgetExceeded, Context, InvalidInput, Memory, valid_id
 from memman.adapters import ModelRequests
 from memman_strands.history import FORMAT, AgentHistory, shown_from
 
@@ -103,9 +96,11 @@ class MemmanConversationManager(ConversationManager):
         """
         if e is None:
             return
-        if not self._requests.tokens or isinstance(e.__cause__, BudgetExceeded):
+        refused, self._refused = self._refused, e
+        is_final = e is refused  # `_fit` has raised it again
+        if is_final or not self._requests.tokens or isinstance(e.__cause__, BudgetExceeded):
+            self._refused = None
             raise e
-        self._refused = e
 
     def get_state(self) -> dict[str, Any]:
         """Return what a session manager stores."""
@@ -135,9 +130,9 @@ class MemmanConversationManager(ConversationManager):
         """Log what is new, and replace the messages of a request by the session's context."""
         messages = list(request.agent.messages)
         ids = await self._history.sync(messages)
-        refused, self._refused = self._refused, None
-        if refused and not await self._requests.is_too_long(refused, is_known=True):
-            raise refused
+        if self._refused and not await self._requests.is_too_long(self._refused, is_known=True):
+            raise self._refused
+        self._refused = None
         try:
             context = await self._context(request)
         except BudgetExceeded as error:

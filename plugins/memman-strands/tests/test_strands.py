@@ -384,15 +384,27 @@ def refused_agent(memory: MemoryManager, most: int) -> tuple[Agent, Refusing]:
 
 def test_refused_request_is_sent_again_shorter() -> None:
     with memory_of(100_000) as memory:
-        agent, model = refused_agent(memory, 9)
+        agent, model = refused_agent(memory, 17)
         play(agent, 8)
         assert 1 <= model.refused <= 5
         assert len(memory.get_entries("s")) == 8 * 6
 
 
+def test_refusal_of_a_short_request_is_raised_once() -> None:
+    with memory_of(100_000) as memory:
+        agent, model = refused_agent(memory, 0)
+        for _ in range(2):
+            with pytest.raises(ContextWindowOverflowException, match="Input is too long"):
+                agent("question 0")
+        assert model.refused == 2
+        model.most = 9
+        play(agent, 1)
+
+
 def test_request_that_cannot_be_shorter_fails() -> None:
     with memory_of(100_000) as memory:
         agent, model = refused_agent(memory, 0)
+        agent.system_prompt = "You review code. " * 600
         with pytest.raises(ContextWindowOverflowException, match="What must stay") as caught:
             agent("question 0")
         assert isinstance(caught.value.__cause__, BudgetExceeded)
