@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from threading import Lock
 from typing import Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -23,18 +21,23 @@ from agent_framework import (
     SessionContext,
     SupportsAgentRun,
 )
-from cachetools import LRUCache, cached
 from pydantic import BaseModel
 
 from memman import AsyncRecallTool, Context, InvalidInput, Memory, SessionNotFound, valid_id
-from memman.adapters import ModelRequests
+from memman.adapters import ModelRequests, recall_tools
 from memman_agent_framework.messages import NAME
-from memman_agent_framework.run import Run, dumped_message, loaded_messages, message_of
+from memman_agent_framework.run import (
+    Run,
+    dumped_message,
+    fitted_inputs,
+    loaded_messages,
+    message_of,
+)
 
 _Next: TypeAlias = Callable[[], Awaitable[None]]
 _Stream: TypeAlias = ResponseStream[ChatResponseUpdate, ChatResponse[Any]]
+_LOADED: Final = "memman_loaded"
 _RUN: Final = "memman_run"
-_MOST_SESSIONS: Final = 256  # with a tool of their own
 _HOUR: Final = 3_600  # seconds
 _OPENAI: Final = "agent_framework_openai"
 _ANTHROPIC: Final = "agent_framework_anthropic._chat_client"
@@ -82,6 +85,7 @@ class MemmanHistoryProvider(HistoryProvider):
         if not isinstance(memory, Memory):
             raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
         self.memory = memory
+        self._tool_of = recall_tools(memory.aio.recall_tool)
         self.recall = recall
         self.cache = cache
 
@@ -91,6 +95,8 @@ class MemmanHistoryProvider(HistoryProvider):
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """Return all messages of a session as they were saved."""
+        if state and _LOADED in state:
+            return cast("list[Message]", state[_LOADED])
         try:
             stored = await self.memory.aio.get_messages(_valid(session_id), format=NAME)
         except SessionNotFound:
@@ -106,9 +112,7 @@ class MemmanHistoryProvider(HistoryProvider):
         **kwargs: Any,
     ) -> None:
         """Add those messages to the log that it has not yet."""
-        run = (state or {}).get(_RUN)
-        if not isinstance(run, Run):
-            run = Run(self.memory.aio, _valid(session_id))
+        run = (state or {}).get(_RUN) or Run(self.memory.aio, _valid(session_id))
         await run.log(messages)
 
     # ------------------------------------------------------------ hooks of the framework
@@ -122,7 +126,9 @@ class MemmanHistoryProvider(HistoryProvider):
         state: dict[str, Any],
     ) -> None:
         """Give the run the session's context, and take part in its model calls."""
-        session_id, fits = _valid(context.session_id), self._fits_calls(agent)
+        session_id = _valid(context.session_id)
+        # Else the log lacks messages of the model calls, or the framework has no middleware for them.
+        fits = self.store_inputs and self.store_outputs and not _persists_per_call(agent)
         if self.recall:
             context.extend_tools(self.source_id, [_function_tool(self._tool_of(session_id))])
         options = {**getattr(agent, "default_options", {}), **context.options}
@@ -138,14 +144,18 @@ class MemmanHistoryProvider(HistoryProvider):
             pending=[] if fits else [dumped_message(each) for each in context.input_messages],
             complete=not fits,
         )
-        loaded = loaded_messages(built)
+        loaded, run, given = loaded_messages(built), None, context.input_messages
         if fits:
-            said = [*self._get_context_messages_to_store(context), *context.input_messages]
+            said = [*self._get_context_messages_to_store(context), *given]
             run = Run(self.memory.aio, session_id, said, loaded)
             context.extend_middleware(self.source_id, _Fit(self, run, requests))
+        else:
+            first, context.input_messages = fitted_inputs(built, given)
+            loaded = loaded[:first]
+        context.metadata[self.source_id] = requests, run, given
         # The base class leaves out approvals that are settled.
-        loader = _Loader(self.source_id, loaded)
-        await loader.before_run(agent=agent, session=session, context=context, state=state)
+        own = {**state, _LOADED: loaded}
+        await super().before_run(agent=agent, session=session, context=context, state=own)
 
     async def after_run(
         self,
@@ -156,28 +166,15 @@ class MemmanHistoryProvider(HistoryProvider):
         state: dict[str, Any],
     ) -> None:
         """Log what the run has said that the log has not yet."""
-        middleware = context.middleware.get(self.source_id, ())
-        runs = [each.run for each in middleware if isinstance(each, _Fit)]
-        own = {**state, _RUN: runs[0]} if runs else state
+        nothing = None, None, context.input_messages
+        known = context.metadata.pop(self.source_id, nothing)
+        requests, run, context.input_messages = known  # the run's own input, not as it was sent
+        own = {**state, _RUN: run}
         await super().after_run(agent=agent, session=session, context=context, state=own)
-        has_loaded = self.source_id in context.context_messages
-        if has_loaded and _persists_per_call(agent) and context.response is not None:
-            requests = ModelRequests(self.memory.aio, _valid(context.session_id))
-            options = {**getattr(agent, "default_options", {}), **context.options}
-            requests.model = _model_of(options, getattr(agent, "client", None))
+        if requests and _persists_per_call(agent) and context.response is not None:
             await record_usage(requests, context.response.usage_details)
 
-    def _fits_calls(self, agent: SupportsAgentRun) -> bool:
-        """Return whether the log has all that an agent's model calls have, so that it can replace it."""
-        return self.store_inputs and self.store_outputs and not _persists_per_call(agent)
-
     # ------------------------------------------------------------ operations on the memory
-
-    @cached_property
-    def _tool_of(self) -> Callable[[str], AsyncRecallTool]:
-        """The tool of a session. Notices name a tool as long as it exists, so the newest ones are kept."""
-        tools: LRUCache[str, AsyncRecallTool] = LRUCache(_MOST_SESSIONS)
-        return cached(tools, lock=Lock())(self.memory.aio.recall_tool)
 
     async def context(
         self,
@@ -208,20 +205,6 @@ class MemmanHistoryProvider(HistoryProvider):
         )
 
 
-class _Loader(HistoryProvider):
-    """Loads the given messages."""
-
-    def __init__(self, source_id: str, messages: list[Message]) -> None:
-        super().__init__(source_id)
-        self._messages = messages
-
-    async def get_messages(self, session_id: str | None, **kwargs: Any) -> list[Message]:
-        return self._messages
-
-    async def save_messages(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError
-
-
 class _Fit(ChatMiddleware):
     """Sends the session's context in place of the messages of each model call of a run."""
 
@@ -248,7 +231,7 @@ class _Fit(ChatMiddleware):
             updates = self._updates(context.result, context, call_next, given, finished)
             context.result = ResponseStream(updates, finalizer=lambda _: finished[0])
         elif context.result is not None:
-            await self._record(context.result)
+            await record_usage(self._requests, context.result.usage_details)
 
     async def _updates(
         self,
@@ -277,7 +260,7 @@ class _Fit(ChatMiddleware):
             raise
         finally:
             await stream.close()  # the caller may have left it early
-        await self._record(finished[0])
+        await record_usage(self._requests, finished[0].usage_details)
 
     async def _call(self, context: ChatContext, call_next: _Next, given: Sequence[Message]) -> None:
         """Make a model call; if it is refused for its length, make it again, shorter."""
@@ -310,9 +293,6 @@ class _Fit(ChatMiddleware):
         if is_too_long:
             await self._fit(context, messages)
         return is_too_long
-
-    async def _record(self, response: ChatResponse[Any]) -> None:
-        await record_usage(self._requests, response.usage_details)
 
 
 async def record_usage(requests: ModelRequests, usage: Mapping[str, Any] | None) -> None:

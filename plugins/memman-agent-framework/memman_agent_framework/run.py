@@ -225,16 +225,28 @@ def message_of(stored: Mapping[str, Any]) -> Message:
 
 
 def loaded_messages(context: Context) -> list[Message]:
-    """Return a context as messages that `Run.follow` recognises; without the pending ones."""
-    found = []
+    """Return the messages of a context as ones that `Run.follow` recognises."""
+    made = []
     for message, source in zip(context.messages, context.sources, strict=True):
         names = {message_id(entry) for entry in source.entries}
-        if "pending" in names:
-            continue
-        made = message_of(message)
-        made.additional_properties[_MARK] = names.pop() if len(names) == 1 else ""
-        found.append(made)
-    return found
+        made.append(message_of(message))
+        made[-1].additional_properties[_MARK] = names.pop() if len(names) == 1 else ""
+    return made
+
+
+def fitted_inputs(context: Context, given: Sequence[Message]) -> tuple[int, list[Message]]:
+    """Return how many messages of a context precede its pending ones, and these: those given if whole."""
+    made_of = {each.entry.id: each.ids for each in context.trimmed if each.entry is not None}
+    first, found = len(context.sources), list[Message]()
+    for at, (message, source) in enumerate(zip(context.messages, context.sources, strict=True)):
+        names = {name for id_ in source.entries for name in made_of.get(id_, (id_,))}
+        numbers = {name.split(":")[1] for name in names if name.startswith("pending:")}
+        first = min(first, at) if numbers else first
+        if at >= first:
+            is_whole = source.unaltered and set(map(message_id, names)) == {"pending"}
+            own = given[int(*numbers)] if is_whole and len(numbers) == 1 else None
+            found.append(own or message_of(message))
+    return first, found
 
 
 def _insert(

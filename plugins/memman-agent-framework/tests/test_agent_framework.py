@@ -7,6 +7,7 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -196,7 +197,7 @@ def test_log_equals_what_another_provider_stores(
         memory,
         client,
         tools=[guarded, failing, DECLARED],
-        context_providers=[provider, audit],
+        context_providers=[audit, provider],
         require_per_service_call_history_persistence=per_call,
     )
 
@@ -652,6 +653,40 @@ def test_history_per_model_call_fits_too(session: AgentSession) -> None:
         log = memory.export_session("s").log
         reports = [record.input_tokens for record in log if isinstance(record, UsageReported)]
         assert reports == [request.billed for request in client.fake.requests]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_history_per_call_fits_results_of_all_sizes(
+    seed: int, stream: bool, session: AgentSession
+) -> None:
+    sizes, results = Random(seed), list[str]()
+
+    @tool(approval_mode="never_require")
+    def read(path: str) -> str:
+        """Read a file."""
+        results.append(f"# {path}\n" + "total += row\n" * sizes.choice([1, 50, 500, 2_000]))
+        return results[-1]
+
+    with memory_of() as memory:
+        client, audit = Client(FakeModel(memory, steps=2)), Audit()
+        agent = agent_of(
+            memory,
+            client,
+            tools=[read],
+            context_providers=[audit, MemmanHistoryProvider(memory)],
+            require_per_service_call_history_persistence=True,
+        )
+        play(agent, 12, session, stream=stream)
+        for request in client.fake.requests:
+            assert request.tokens <= BUDGET
+            assert request.violations == []
+            answered = [each.get("tool_call_id") for each in request.messages]
+            assert len(set(answered)) == len(answered) - answered.count(None) + 1
+        logged = [e.content for e in memory.get_entries("s") if e.type == "tool_result"]
+        assert logged == results
+        stored = [each.result for message in audit.stored for each in message.contents]
+        assert list(filter(None, stored)) == results, "another provider gets them whole"
 
 
 class Serving(Client):
