@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -595,6 +597,18 @@ def test_capability_given_twice_is_one(recall: bool, entries: int) -> None:
     twice = [MemmanHistory(memory, "s", recall=recall) for _ in range(2)]
     Agent(TestModel(), capabilities=twice).run_sync("question")  # it calls each tool once
     assert len(memory.get_entries("s")) == entries
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_first_example_of_the_page_runs_for_sixty_turns() -> None:
+    page = Path(__file__).parents[3] / "docs/how-to/use-with-pydantic-ai.md"
+    _, block, *_ = re.split("^```(?:python)?\n", page.read_text("utf-8"), flags=re.MULTILINE)
+    assert block.count("range(1, 20)") == 1
+    names: dict[str, Any] = {}
+    exec(block.replace("range(1, 20)", "range(1, 60)"), names)  # noqa: S102 - the page's own code
+    assert len(names["memory"].get_entries("user-17")) == 60 * 4
 
 
 # ---------------------------------------------------------------- recall
