@@ -697,13 +697,25 @@ class MemoryManager:
         """Return the entries of the window in order, with summaries and stubs."""
         return self._runtime.run(self._methods.get_active_entries(session_id))
 
-    def get_entries(self, session_id: str, *, last: int | None = None) -> list[Entry]:
+    def get_entries(
+        self, session_id: str, *, last: int | None = None, since: Sequence[str] | None = None
+    ) -> list[Entry]:
         """Return the added entries of the current era in log order: compressed ones too, no retracted ones.
 
         `last` limits them to the newest, so many; if these are in the window, only the end of the log is
-        read.
+        read. With `since`, ids of entries, they are the first of these and all behind it, none without one
+        of this era: only these are read.
         """
-        return self._runtime.run(self._methods.get_entries(session_id, last=last))
+        return self._runtime.run(self._methods.get_entries(session_id, last=last, since=since))
+
+    def find_ids(self, session_id: str, ids: Sequence[str]) -> dict[str, str | None]:
+        """Return those of the ids that were given to entries of a session, in log order.
+
+        Each has the reason why the entry is hidden: that of its retraction, "cleared" or "deleted". It is
+        None for an entry of the current era, compressed or not. The cost is that of these entries alone,
+        if the store has an index of ids.
+        """
+        return self._runtime.run(self._methods.find_ids(session_id, ids))
 
     def get_messages(
         self, session_id: str, *, format: FormatName | str | None = None, last: int | None = None

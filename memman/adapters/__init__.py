@@ -3,9 +3,11 @@
 from memman.adapters.history import (
     HistoryMessage,
     HistoryMirror,
-    hidden_messages,
+    logged_messages,
     message_id,
     named_by_content,
+    retract_messages,
+    stored_messages,
 )
 from memman.adapters.requests import MOST_REFUSALS, ModelRequests, recall_tools
 
@@ -14,8 +16,10 @@ __all__ = [
     "HistoryMessage",
     "HistoryMirror",
     "ModelRequests",
-    "hidden_messages",
+    "logged_messages",
     "message_id",
     "named_by_content",
     "recall_tools",
+    "retract_messages",
+    "stored_messages",
 ]

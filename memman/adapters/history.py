@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
 from memman.core.methods import AsyncMethods
+from memman.entries import Entry
 from memman.errors import SessionNotFound
-from memman.records import Added, Cleared, Compressed, ids_retracted_by
 from memman.results import Context
 
 _logger: Final = logging.getLogger("memman")
@@ -83,13 +84,21 @@ class HistoryMirror:
         # The ids of the history, once it was compared with the log.
         self._known: list[str] | None = None
 
-    async def sync(self, history: Sequence[HistoryMessage]) -> None:
-        """Make the session equal to a history."""
+    async def sync(
+        self, history: Sequence[HistoryMessage], since: Sequence[str] | None = None
+    ) -> None:
+        """Make the session equal to a history.
+
+        Args:
+            history: the history.
+            since: ids of messages: what precedes the first of them in the log stays, and is not read. By
+                default the history is the whole one.
+        """
         ids = [each.id for each in history]
         if self._known is not None and ids[: len(self._known)] == self._known:
             await self.add(history[len(self._known) :])
         else:
-            await self.reconcile(history)
+            await self.reconcile(history, since)
         self._known = ids
 
     async def resync(self, history: Sequence[HistoryMessage]) -> None:
@@ -125,10 +134,11 @@ class HistoryMirror:
                 await self._memory.pin(self._session_id, entry.id)
         return {message_id(entry.id) for entry in entries}
 
-    async def reconcile(self, history: Sequence[HistoryMessage]) -> None:
-        """Make the session equal to a history by reading the whole log."""
-        stored = await self._stored()
-        order = list(stored)
+    async def reconcile(
+        self, history: Sequence[HistoryMessage], since: Sequence[str] | None = None
+    ) -> None:
+        """Make the session equal to a history by reading the log, from `since` on."""
+        order = await stored_messages(self._memory, self._session_id, self._prefix, since)
         matched, missing, late = 0, list[HistoryMessage](), list[HistoryMessage]()
         for message in history:
             if matched < len(order) and order[matched] == message.id:
@@ -143,8 +153,8 @@ class HistoryMirror:
                 len(order),
                 self._continuing,
             )
-        hidden = await self._hidden({each.id for each in missing} - stored.keys())
-        await self._retract(stored, order[matched:])
+        hidden = await self._hidden({each.id for each in missing}.difference(order))
+        await retract_messages(self._memory, self._session_id, order[matched:], _GONE)
         added = await self.add([message for message in missing if message.id not in hidden])
         inserted = [
             number
@@ -153,64 +163,60 @@ class HistoryMirror:
         ]
         if inserted:
             behind = history[inserted[0] :]
-            await self._retract(await self._stored(), [message.id for message in behind])
+            moved = (message.id for message in behind)
+            await retract_messages(self._memory, self._session_id, moved, _GONE)
             await self.add(behind)
-
-    async def _stored(self) -> dict[str, list[str]]:
-        """Return the ids of the entries of each message in the log, in order."""
-        found: dict[str, list[str]] = {}
-        try:
-            entries = await self._memory.get_entries(self._session_id)
-        except SessionNotFound:
-            return found
-        for entry in entries:
-            if entry.id.startswith(self._prefix):
-                found.setdefault(message_id(entry.id), []).append(entry.id)
-        return found
-
-    async def _retract(self, stored: Mapping[str, list[str]], gone: Iterable[str]) -> None:
-        ids = [id_ for each in gone for id_ in stored.get(each, ())]
-        if ids:
-            await self._memory.retract(self._session_id, ids, reason=_GONE)
 
     async def _hidden(self, unseen: set[str]) -> set[str]:
         """Return those of the messages that the application has hidden, so that they stay so."""
         if self._known is not None:
             # What the last history lacked was retracted here, and has come back.
             return unseen.intersection(self._known)
-        if not unseen:
-            return unseen
-        return unseen & await hidden_messages(self._memory, self._session_id, {_GONE})
+        found = await logged_messages(self._memory, self._session_id, unseen)
+        return {id_ for id_, reason in found.items() if reason not in (None, _GONE)}
 
 
-async def hidden_messages(
-    memory: AsyncMethods, session_id: str, own_reasons: Collection[str]
-) -> set[str]:
-    """Return the ids of the messages that the application has hidden by `retract` or `clear_session`.
+async def logged_messages(
+    memory: AsyncMethods, session_id: str, ids: Iterable[str]
+) -> dict[str, str | None]:
+    """Return what `find_ids` does; nothing if there is no session."""
+    with suppress(SessionNotFound):
+        return await memory.find_ids(session_id, list(ids))
+    return {}
+
+
+async def stored_messages(
+    memory: AsyncMethods, session_id: str, prefix: str, since: Sequence[str] | None = None
+) -> list[str]:
+    """Return the ids of the messages of a session, in order.
 
     Args:
         memory: the methods of a manager, `memory.aio`.
         session_id: the session.
-        own_reasons: the reasons of retractions that follow the framework's history.
+        prefix: the beginning of the ids.
+        since: as for `get_entries`: all messages by default.
     """
-    try:
-        log = (await memory.export_session(session_id)).log
-    except SessionNotFound:
-        return set()
-    seen, hidden = set[str](), set[str]()
-    for record in log:
-        if isinstance(record, Added):
-            seen.add(message_id(record.entry.id))
-            hidden.discard(message_id(record.entry.id))
-        elif isinstance(record, Cleared):
-            hidden |= seen
-        elif isinstance(record, Compressed):
-            names = set(map(message_id, ids_retracted_by(record)))
-            if record.reason.removeprefix("retracted: ") in own_reasons:
-                seen -= names
-            else:
-                hidden |= names
-    return hidden
+    entries = await _stored(memory, session_id, since)
+    names = (message_id(entry.id) for entry in entries if entry.id.startswith(prefix))
+    return list(dict.fromkeys(names))
+
+
+async def retract_messages(
+    memory: AsyncMethods, session_id: str, gone: Iterable[str], reason: str
+) -> None:
+    """Retract those of the messages that are in a session."""
+    names = list(gone)
+    entries = await _stored(memory, session_id, names)
+    if ids := [entry.id for entry in entries if message_id(entry.id) in names]:
+        await memory.retract(session_id, ids, reason=reason)
+
+
+async def _stored(
+    memory: AsyncMethods, session_id: str, since: Sequence[str] | None
+) -> list[Entry]:
+    with suppress(SessionNotFound):
+        return await memory.get_entries(session_id, since=since)
+    return []
 
 
 def message_id(entry_id: str) -> str:

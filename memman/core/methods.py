@@ -682,14 +682,28 @@ class AsyncMethods:
         """Return the entries of the window in order, with summaries and stubs."""
         return await (await self._core.sessions.existing(session_id)).active_entries()
 
-    async def get_entries(self, session_id: str, *, last: int | None = None) -> list[Entry]:
+    async def get_entries(
+        self, session_id: str, *, last: int | None = None, since: Sequence[str] | None = None
+    ) -> list[Entry]:
         """Return the added entries of the current era in log order: compressed ones too, no retracted ones.
 
         `last` limits them to the newest, so many; if these are in the window, only the end of the log is
-        read.
+        read. With `since`, ids of entries, they are the first of these and all behind it, none without one
+        of this era: only these are read.
         """
         last = check_last(last)
-        return await (await self._core.sessions.existing(session_id)).entries(last)
+        since = None if since is None else check_entry_ids(since)
+        return await (await self._core.sessions.existing(session_id)).entries(last, since)
+
+    async def find_ids(self, session_id: str, ids: Sequence[str]) -> dict[str, str | None]:
+        """Return those of the ids that were given to entries of a session, in log order.
+
+        Each has the reason why the entry is hidden: that of its retraction, "cleared" or "deleted". It is
+        None for an entry of the current era, compressed or not. The cost is that of these entries alone,
+        if the store has an index of ids.
+        """
+        names = check_entry_ids(ids)
+        return await (await self._core.sessions.existing(session_id)).known_ids(names)
 
     async def get_messages(
         self,

@@ -203,8 +203,7 @@ class Additions:
         known: dict[str, Entry | None] = {item.entry.id: item.entry for item in active}
         missing = set(ids) - known.keys()
         retracted: set[str] = set()
-        store = self._shared.store
-        for seq, record in await store.find(log.id, missing) if missing else ():
+        for seq, record in await log.reader.naming(missing) if missing else ():
             retracted.difference_update((record.id, *ids_moved_by(record)))
             retracted.update(missing & set(ids_retracted_by(record)))
             if isinstance(record, Deleted):

@@ -18,6 +18,7 @@ from memman.records import (
     Compressed,
     Deleted,
     Record,
+    Undone,
     ids_moved_by,
     ids_retracted_by,
 )
@@ -88,9 +89,22 @@ async def newest_entries(number: int, log: SessionLog) -> list[Entry] | None:
     active = [item for item in log.window.items if item.compression is None]
     if not 0 < number <= len(active):
         return None
+    return (await _entries_from(active[-number].entry.seq, log))[-number:]
+
+
+async def entries_since(ids: Sequence[str], log: SessionLog) -> list[Entry]:
+    """Return the added entries from the first of these on that the era has. Under the log's lock."""
+    known = await known_ids(ids, log)
+    first = [name for name, reason in known.items() if reason is None][:1]
+    found = await log.reader.get(first) if first else ()
+    return await _entries_from(found[0][0], log) if found else []
+
+
+async def _entries_from(start: int, log: SessionLog) -> list[Entry]:
+    """Return the added entries from a seq on that are not retracted, in log order."""
     seqs: dict[str, int] = {}
     moved: dict[str, Record] = {}
-    for seq, record in await log.reader.records(active[-number].entry.seq - 1):
+    for seq, record in await log.reader.records(start - 1):
         if seq > log.window.head:
             break
         if isinstance(record, Added):
@@ -99,7 +113,32 @@ async def newest_entries(number: int, log: SessionLog) -> list[Entry] | None:
             seqs[record.id] = seq
         moved.update(dict.fromkeys(ids_moved_by(record), record))
     found = [await _newest(name, log) for name in seqs if not _is_gone(name, moved.get(name))]
-    return [entry for entry in found if entry is not None][-number:]
+    return [entry for entry in found if entry is not None]
+
+
+async def known_ids(ids: Sequence[str], log: SessionLog) -> dict[str, str | None]:
+    """Return which of the ids the log has, as `find_ids` does. Under the log's lock."""
+    active = filter(None, map(log.window.find, ids))
+    found: dict[str, tuple[int, str | None]]
+    found = {item.entry.id: (item.entry.seq, None) for item in active}
+    missing = set(ids) - found.keys()
+    for seq, record in await log.reader.naming(missing) if missing else ():
+        reasons: dict[str, str | None] = {}
+        match record:
+            case Added():
+                found[record.id] = seq, None
+            case Deleted():
+                reasons = dict.fromkeys(record.ids, "deleted")
+            case Undone():
+                reasons = dict.fromkeys(record.restored)
+            case Compressed():
+                reason = record.reason.removeprefix("retracted: ")
+                reasons = dict.fromkeys(ids_retracted_by(record), reason)
+        found |= {name: (found[name][0], reasons[name]) for name in found.keys() & reasons.keys()}
+    return {
+        name: reason or ("cleared" if seq <= log.totals.era else None)
+        for name, (seq, reason) in sorted(found.items(), key=lambda pair: pair[1][0])
+    }
 
 
 def _is_gone(entry_id: str, mover: Record | None) -> bool:

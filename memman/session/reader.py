@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from memman.errors import StoreConflict
 from memman.records import Deleted, Record, ReplacementMethod
@@ -37,6 +37,10 @@ class LogReader:
     async def get(self, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
         """Return the newest record that made each of these ids, in log order."""
         return await self._shared.store.get(self.id, ids)
+
+    async def naming(self, ids: Collection[str]) -> Sequence[tuple[int, Record]]:
+        """Return every record that names one of these ids, of any era, in log order."""
+        return await self._shared.store.find(self.id, list(ids))
 
     async def hiding(self, entry_id: str) -> Record | None:
         """Return the newest compression or deletion that hid an entry."""

@@ -48,7 +48,14 @@ from memman.session.compactions import fresh_compaction, made_of
 from memman.session.compressor import Compressor
 from memman.session.context import ContextBuilder
 from memman.session.log import RETRIES, SessionLog
-from memman.session.lookup import Place, find_entry, newest_entries, place_of
+from memman.session.lookup import (
+    Place,
+    entries_since,
+    find_entry,
+    known_ids,
+    newest_entries,
+    place_of,
+)
 from memman.session.outbox import Outbox
 from memman.session.policy import AUTOMATIC, CompressionRequest
 from memman.session.recall import Addresses, entries_at
@@ -347,9 +354,16 @@ class Session:
         async with self.log.required():
             return [item.shown() for item in self.log.window.shown_items]
 
-    async def entries(self, last: int | None) -> list[Entry]:
-        """Return the added entries of the era that are not retracted: all, or the `last` newest."""
+    async def known_ids(self, ids: Sequence[str]) -> dict[str, str | None]:
+        """Return which of the ids the log has, as `find_ids` does."""
         async with self.log.required():
+            return await known_ids(ids, self.log)
+
+    async def entries(self, last: int | None, since: Sequence[str] | None = None) -> list[Entry]:
+        """Return the added entries of the era that are not retracted: all, or some at the end."""
+        async with self.log.required():
+            if since is not None:
+                return await entries_since(since, self.log)
             if last is not None and (newest := await newest_entries(last, self.log)) is not None:
                 return newest
             entries = History.of(await self.log.era()).entries()

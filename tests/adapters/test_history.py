@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman import MemoryManager
+from memman import MemoryConfig, MemoryManager
 from memman.adapters import HistoryMessage, HistoryMirror, message_id, named_by_content
+
+from .counting import CountingStore
 
 PREFIX = "fw-"
 
@@ -120,6 +122,36 @@ def test_equal_messages_have_different_ids() -> None:
     history = said("a", "b", "a", "b")
     assert len({each.id for each in history}) == 4
     assert [each.id for each in history[:2]] == [each.id for each in said("a", "b")]
+
+
+def test_mirror_of_the_end_leaves_older_messages_alone() -> None:
+    with MemoryManager() as memory:
+        asyncio.run(mirror_of(memory).sync(said("a", "b", "c", "d")))
+        end = said("a", "b", "c", "d", "e")[2:]
+        asyncio.run(mirror_of(memory).sync(end, [each.id for each in end]))
+        assert texts_of(memory) == ["a", "b", "c", "d", "e"]
+        del end[1]
+        asyncio.run(mirror_of(memory).sync(end, [each.id for each in end]))
+        assert texts_of(memory) == ["a", "b", "c", "e"]
+
+
+@pytest.mark.parametrize("hide", ["nothing", "retract", "clear"])
+@pytest.mark.parametrize("restored", [0, 20])
+def test_mirror_of_the_end_reads_the_end_of_the_log(restored: int, hide: str) -> None:
+    for number in (200, 2_000):
+        store = CountingStore()
+        with MemoryManager(store, config=MemoryConfig(max_tokens=4_000)) as memory:
+            history = said(*map(str, range(number)))
+            asyncio.run(mirror_of(memory).sync(history))
+            if hide == "retract":
+                memory.retract("s", [history[-2].id], reason="by hand")
+            elif hide == "clear":
+                memory.clear_session("s")
+            before = store.records_read
+            end = said(*map(str, range(number)), "new")[number - restored :]
+            asyncio.run(mirror_of(memory).sync(end, [each.id for each in end]))
+            assert store.records_read - before <= 2 * restored + 10
+            assert texts_of(memory)[-1] == "new"
 
 
 @given(st.lists(st.lists(st.integers(0, 9), unique=True, max_size=8), min_size=1, max_size=6))

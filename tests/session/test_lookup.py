@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from memman import EntryNotFound, InvalidInput, MemmanError, MemoryConfig, MemoryManager
+from memman import (
+    EntryNotFound,
+    InvalidInput,
+    MemmanError,
+    MemoryConfig,
+    MemoryManager,
+    SessionNotFound,
+)
 from memman.entries import Entry
 from memman.log import History
 from memman.records import Added, Compressed
@@ -247,3 +254,41 @@ def test_number_of_newest_entries_is_checked(memory: MemoryManager, last: Any) -
     fill(memory, 0, 1)
     with pytest.raises(InvalidInput, match="last must be a number"):
         memory.get_entries("s", last=last)
+
+
+def test_ids_are_found_with_what_hides_their_entries(memory: MemoryManager) -> None:
+    for name in "abcdef":
+        memory.add_user_message("s", name, id=name)
+    memory.retract("s", ["b"], reason="wrong")
+    memory.retract("s", ["c"])
+    memory.undo_compression("s", memory.retract("s", ["d"]))
+    memory.delete_entries("s", ["e"])
+    found = {"a": None, "b": "wrong", "c": "retracted", "d": None, "e": "deleted"}
+    assert memory.find_ids("s", ["unknown", *"edcba"]) == found
+    assert list(memory.find_ids("s", [*"edcba"])) == list("abcde")
+    memory.add_user_message("s", "b again", id="b")
+    memory.clear_session("s")
+    found |= {"a": "cleared", "b": "cleared", "d": "cleared"}
+    assert memory.find_ids("s", list("abcde")) == found
+    with pytest.raises(SessionNotFound):
+        memory.find_ids("other", ["a"])
+
+
+def test_compressed_entry_is_found_as_not_hidden(memory: MemoryManager) -> None:
+    names = fill(memory, 0, 20)
+    memory.compress("s")
+    assert len(memory.get_active_entries("s")) < len(names)
+    assert memory.find_ids("s", names) == dict.fromkeys(names)
+
+
+def test_entries_since_one_are_the_end_of_all(memory: MemoryManager) -> None:
+    names = fill(memory, 0, 20)
+    memory.compress("s")
+    memory.retract("s", names[7:9])
+    every = memory.get_entries("s")
+    for at in (0, 5, len(every) - 1):
+        since = [every[-1].id, every[at].id, names[7], "unknown"]
+        assert memory.get_entries("s", since=since) == every[at:]
+    assert memory.get_entries("s", since=["unknown", names[7]]) == []
+    memory.clear_session("s")
+    assert memory.get_entries("s", since=[names[0]]) == []

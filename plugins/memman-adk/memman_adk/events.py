@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -12,8 +12,8 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 from google.genai import types
 
-from memman import AsyncMethods, IdConflict, InvalidInput, SessionNotFound, valid_id
-from memman.adapters import hidden_messages, message_id
+from memman import AsyncMethods, Entry, IdConflict, InvalidInput, SessionNotFound, valid_id
+from memman.adapters import logged_messages, retract_messages
 from memman_adk.contents import (
     FORMAT,
     Transients,
@@ -31,7 +31,7 @@ _TASK: Final = "adk-task"  # the entry of what a task is
 _OF_ADK: Final = {"adk_framework", "adk_request_credential", "adk_request_confirmation"}
 _CHANGED: Final = "changed by a plugin"
 _REWOUND: Final = "rewound in ADK"
-_OWN_REASONS: Final = (_CHANGED, _REWOUND)
+_BATCH: Final = 16  # events that are looked for at once, and more if none is found
 _REWORDED: Final = "For context:"  # begins what ADK makes of another agent's event
 
 
@@ -162,28 +162,35 @@ class AgentLog:
         return is_reworded or any(hash(each) in self._payloads for each in found)
 
     async def _read(self, events: Sequence[Event]) -> None:
-        """Find the events in the log of the session."""
-        known = set(await self._stored())
-        if any(self._sees(event) and entry_id(event) not in known for event in events):
-            known |= await hidden_messages(self._memory, self.session_id, _OWN_REASONS)
-        self._known = {event.id for event in events if entry_id(event) in known}
+        """Find the newest of the events that the log has: it has had all before that one."""
+        await self._check_user()
+        end, size = len(events), _BATCH
+        while end > 0:
+            start = max(0, end - size)
+            batch = {entry_id(event): n for n, event in enumerate(events[start:end], start)}
+            found = await logged_messages(self._memory, self.session_id, batch)
+            known = [batch[id_] for id_, reason in found.items() if reason != _CHANGED]
+            if known:
+                old = events[: max(known) + 1]
+                self._known = {event.id for event in old}
+                self._rewound = self._known - _live(old)
+                return
+            end, size = start, 4 * size
 
-    async def _stored(self) -> dict[str, list[str]]:
-        """Return the ids of the entries of each event in the log."""
-        found: dict[str, list[str]] = {}
-        try:
-            entries = await self._memory.get_entries(self.session_id)
-        except SessionNotFound:
-            return found
-        own = [entry for entry in entries if entry.id.startswith(_PREFIX)]
+    async def _check_user(self) -> None:
+        """Raise `InvalidInput` if the session is another user's."""
+        own: list[Entry] = []
+        with suppress(SessionNotFound):
+            for last in (1, None):  # the newest one is ADK's, in most sessions
+                entries = await self._memory.get_entries(self.session_id, last=last)
+                own = [each for each in entries if each.id.startswith(_PREFIX)]
+                if own:
+                    break
         if own and (user := own[-1].metadata.get("adk", {}).get("user_id")) != self._user_id:
             raise InvalidInput(
                 f"session {self.session_id!r} is of the user {user!r}, not of {self._user_id!r}: "
                 "pass a session_id= that has the user in it"
             )
-        for entry in own:
-            found.setdefault(message_id(entry.id), []).append(entry.id)
-        return found
 
     async def _check_early(self, events: Sequence[Event]) -> None:
         """Replace an early event if a plugin has changed it before ADK stored it."""
@@ -194,26 +201,19 @@ class AgentLog:
             if event.id == early:
                 self._early = None
                 if (event.content and message_of(event.content)) != message:
-                    await self._retract({entry_id(event)}, _CHANGED)
+                    gone = [entry_id(event)]
+                    await retract_messages(self._memory, self.session_id, gone, _CHANGED)
                     self._known.discard(early)
 
     async def _rewind(self, events: Sequence[Event]) -> list[Event]:
         """Retract what ADK has rewound, and return the events to add."""
         live = _live(events)
         gone = {event.id for event in events} - live
-        await self._retract(
-            {entry_id(event) for event in events if event.id in gone - self._rewound},
-            _REWOUND,
-        )
+        new = (entry_id(event) for event in events if event.id in gone - self._rewound)
+        await retract_messages(self._memory, self.session_id, new, _REWOUND)
         self._known = self._known - (self._rewound & live) | gone
         self._rewound = gone
         return [event for event in events if event.id not in self._known]
-
-    async def _retract(self, gone: Collection[str], reason: str) -> None:
-        stored = await self._stored()
-        ids = [id_ for each in gone for id_ in stored.get(each, ())]
-        if ids:
-            await self._memory.retract(self.session_id, ids, reason=reason)
 
     async def _add(self, event: Event) -> None:
         content = event.content

@@ -43,6 +43,7 @@ from memman import (
 )
 from memman.records import Compressed, UsageReported, ids_retracted_by
 from memman.testing import FakeModel
+from tests.adapters.counting import CountingStore
 
 from .adk_agents import ReportingModel, reading_tool, user
 
@@ -482,6 +483,20 @@ def test_context_has_what_adk_did_not_load() -> None:
             app.say(f"question {turn}", get_session_config=recent)
         assert texts(model.sent[-1].contents)[::2] == [f"question {turn}" for turn in range(6)]
         assert retractions(memory, "s") == 0
+
+
+@pytest.mark.parametrize("turns", [20, 200])
+def test_new_plugin_reads_the_end_of_the_log_alone(turns: int) -> None:
+    store, service = CountingStore(), InMemorySessionService()
+    with MemoryManager(store, config=MemoryConfig(max_tokens=BUDGET)) as memory:
+        app = Talk(agent_of(Scripted()), MemmanPlugin(memory), service=service)
+        for turn in range(turns):
+            app.say(f"question {turn}")
+        memory.retract("s", [memory.get_entries("s", last=1)[0].id])
+        before = store.records_read
+        Talk(agent_of(Scripted()), MemmanPlugin(memory), service=service).say("another")
+        assert store.records_read - before <= 40
+        assert len(memory.get_entries("s")) == 2 * turns - 1 + 2
 
 
 def test_entries_of_another_framework_are_in_the_context() -> None:

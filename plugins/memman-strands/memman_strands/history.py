@@ -14,7 +14,13 @@ from uuid import uuid4
 from strands.types.content import Message
 
 from memman import AsyncMethods, Context, SessionExists, SessionNotFound
-from memman.adapters import HistoryMessage, HistoryMirror, message_id
+from memman.adapters import (
+    HistoryMessage,
+    HistoryMirror,
+    logged_messages,
+    message_id,
+    stored_messages,
+)
 from memman.formats.bedrock import sdk_messages
 
 FORMAT: Final = "bedrock"  # Strands' messages are those of Bedrock's Converse
@@ -41,7 +47,7 @@ class AgentHistory:
             prefix=_PREFIX,
             continuing="keep the agent's messages, or make another agent for this session",
         )
-        self._left: list[HistoryMessage] = []  # older than the agent's messages
+        self._left: list[HistoryMessage] = []  # which left the agent, before its messages
         self._ids: list[str] | None = None  # of the agent's messages, in order
         self._aliases: dict[str, str] = {}  # ids in the log of messages that came without one
 
@@ -56,7 +62,9 @@ class AgentHistory:
             return
         for message in messages:
             message["tracking_id"] = message.get("tracking_id") or uuid4().hex
-        stored, named = await self._stored(), [each.id for each in _named(messages)]
+        await self._fork()
+        stored = await stored_messages(self._memory, self.session_id, _PREFIX)
+        named = [each.id for each in _named(messages)]
         matcher = SequenceMatcher(
             None, [id_[:_CONTENT] for id_ in stored], [id_[:_CONTENT] for id_ in named], False
         )
@@ -73,10 +81,13 @@ class AgentHistory:
         history = [
             replace(each, id=self._aliases.get(each.id, each.id)) for each in _named(messages)
         ]
-        ids = [each.id for each in history]
-        if self._ids is None or ids[: len(self._ids)] != self._ids:
-            self._left = [HistoryMessage(id_, None) for id_ in await self._older(ids)]
-        await self._mirror.sync([*self._left, *history])
+        ids, since = [each.id for each in history], None
+        if self._ids is None:  # a new agent continues the session
+            await self._fork()
+            since = ids
+        elif ids[: len(self._ids)] != self._ids:
+            since = await self._since(ids, self._ids)
+        await self._mirror.sync([*self._left, *history], since)
         self._ids = ids
         return ids
 
@@ -105,30 +116,20 @@ class AgentHistory:
             found.append(message if native is None else _with_marks(native, message))
         return found
 
-    async def _older(self, ids: Sequence[str]) -> list[str]:
-        """Return the ids of the messages in the log that an agent with these messages may lack."""
-        stored = await self._stored()
-        position = {id_: index for index, id_ in enumerate(stored)}
-        known = [position[id_] for id_ in ids if id_ in position]
-        if self._ids is None:  # a new agent continues the session
-            return stored[: known[0]] if known else stored
-        if not known:  # the application has begun anew
-            return []
-        if ids[0] in position:
-            return stored[: known[0]]
-        return [each.id for each in self._left if each.id in position]
+    async def _since(self, ids: Sequence[str], before: Sequence[str]) -> list[str] | None:
+        """Return the messages from which on the session is the agent's, whose messages have changed."""
+        known = await logged_messages(self._memory, self.session_id, ids)
+        has_begun_anew = None not in known.values()
+        if not has_begun_anew and known.get(ids[0], "") is not None:
+            return [*(each.id for each in self._left), *before, *ids]
+        self._left = []
+        return None if has_begun_anew else list(ids)
 
-    async def _stored(self) -> list[str]:
-        """Return the ids of the messages in the log."""
+    async def _fork(self) -> None:
+        """Copy the session that a new agent was restored from."""
         if self._ids is None and self.origin not in (None, self.session_id):
             with suppress(SessionExists, SessionNotFound):
                 await self._memory.fork_session(str(self.origin), self.session_id)
-        try:
-            entries = await self._memory.get_entries(self.session_id)
-        except SessionNotFound:
-            return []
-        names = (message_id(entry.id) for entry in entries if entry.id.startswith(_PREFIX))
-        return list(dict.fromkeys(names))
 
 
 def _named(messages: Sequence[Message]) -> list[HistoryMessage]:

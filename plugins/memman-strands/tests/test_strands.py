@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import threading
 from collections.abc import AsyncIterator
@@ -29,6 +30,7 @@ from memman import (
 from memman.records import Compressed, UsageReported, ids_retracted_by
 from memman.testing import FakeModel, ModelReply
 from memman.testing.laws import in_threads
+from tests.adapters.counting import CountingStore
 
 from .strands_agents import ReportingModel, events_of, plain, reading_tool
 
@@ -353,6 +355,21 @@ def test_async_manager_is_taken() -> None:
             return len(await memory.get_entries("s"))
 
     assert asyncio.run(run()) == 18
+
+
+@pytest.mark.parametrize("turns", [20, 200])
+def test_new_agent_reads_the_end_of_the_log_alone(turns: int) -> None:
+    store = CountingStore()
+    with MemoryManager(store, config=MemoryConfig(max_tokens=BUDGET)) as memory:
+        fake = FakeModel(memory, "bedrock", steps=0)
+        agent = agent_of(memory, fake)
+        play(agent, turns)
+        memory.retract("s", [memory.get_entries("s", last=3)[0].id])
+        for messages in ([], copy.deepcopy(agent.messages[-6:])):
+            before = store.records_read
+            play(agent_of(memory, fake, messages=messages), 1, turns)
+            assert store.records_read - before <= 60
+            assert len(memory.get_entries("s")) == 2 * (turns + 1) - 1  # a restored one goes on
 
 
 # ---------------------------------------------------------------- overflows and usage
