@@ -1,4 +1,8 @@
-"""The SDK's own contracts of session stores, which take the place of `AdapterConformance`."""
+"""The SDK's own contracts of session stores, which take the place of `AdapterConformance`.
+
+Claude Code itself makes the requests and chooses their models; the store only gets its transcripts. So the
+laws about requests, budgets and models that take turns do not apply.
+"""
 
 from __future__ import annotations
 

@@ -340,6 +340,18 @@ def test_usage_is_recorded_and_shown() -> None:
     assert talk.agent.context_compressor.get_status()["last_prompt_tokens"] == reported[-1]
 
 
+def test_usage_belongs_to_the_model_that_was_asked() -> None:
+    memory = memory_of(AMPLE)
+    talk = Talk(memory)
+    names = [FakeModel.name, "house-small", FakeModel.name]
+    for name in names:
+        talk.agent.switch_model(name, "custom", "unused", talk.agent.base_url)
+        talk.ask("Is it sound?")
+    log = memory.export_session("s").log
+    reported = [record.model for record in log if isinstance(record, UsageReported)]
+    assert reported == [name for name in names for _ in range(2)]
+
+
 def test_odd_usage_ends_no_run(caplog: pytest.LogCaptureFixture) -> None:
     engine = MemmanEngine(memory_of())
     engine.on_session_start("s")
