@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -22,9 +21,9 @@ from agents.memory.session_settings import coerce_session_settings, resolve_sess
 from agents.run import CallModelData, ModelInputData
 
 from memman import InvalidInput, Memory, SessionNotFound, valid_id
+from memman.adapters import ModelRequests
 from memman_openai_agents.tools import function_tool_of, tools_of
 
-logger = logging.getLogger("memman")
 _FORMAT: Final = "openai-responses"
 
 
@@ -66,7 +65,7 @@ class MemmanSession:
         # The items given to the runner at the start of its run, and by the runner since; None before.
         self._given: list[Any] | None = None
         self._fits_session = True  # the last request
-        self._model: str | None = None  # of the last request
+        self._requests = ModelRequests(memory.aio, self.memman_id)
         self._servers: dict[str, list[Any]] = {}
 
     # ------------------------------------------------------------ the SDK's protocol
@@ -126,22 +125,19 @@ class MemmanSession:
         """
         given, model = data.model_data, data.agent.model
         name = getattr(model, "model", model)  # of an object, or the name itself
-        self._model = name if isinstance(name, str) else None
+        name = name if isinstance(name, str) else None
         pending = None if self._given is None else _after(self._given, given.input)
         self._fits_session = pending is not None
         options: dict[str, Any] = {
             "format": _FORMAT,
-            "model": self._model,
             "system": given.instructions or None,
             "tools": await tools_of(data.agent, self._servers) or None,
             "system_inline": False,
         }
         if pending is None:
-            context = await self._aio.fit_messages(given.input, **options)
+            context = await self._aio.fit_messages(given.input, model=name, **options)
         else:
-            context = await self._aio.build_context(
-                self.memman_id, pending=pending, missing_ok=True, **options
-            )
+            context = await self._requests.build(name, pending=pending, **options)
         items = cast("list[TResponseInputItem]", context.messages)
         return ModelInputData(items, given.instructions)
 
@@ -162,17 +158,12 @@ class MemmanSession:
         if not usage.input_tokens or not self._fits_session:
             return
         details = usage.input_tokens_details
-        try:
-            await self._aio.record_usage(
-                self.memman_id,
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                cached_tokens=details.cached_tokens,
-                cache_written_tokens=details.cache_write_tokens,
-                model=self._model,
-            )
-        except (InvalidInput, SessionNotFound) as error:  # the run matters more
-            logger.warning("the usage of a response was not recorded: %s", error)
+        await self._requests.record_usage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=details.cached_tokens,
+            cache_written_tokens=details.cache_write_tokens,
+        )
 
     async def _log(self, limit: int | None) -> list[TResponseInputItem]:
         if limit is not None and limit <= 0:
