@@ -26,6 +26,7 @@ from memman.adapters import ModelRequests
 from memman_strands.history import FORMAT, AgentHistory, shown_from
 
 _MARKING: Final = ("strands.models.bedrock", "strands.models.anthropic")  # take cache points
+_OF_INPUT: Final = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")  # of a usage
 _OWN_CACHE: Final = ("cache_config", "cache_prompt", "cache_tools")
 
 
@@ -152,18 +153,8 @@ class MemmanConversationManager(ConversationManager):
         if event.stop_response is None:
             return
         usage: Any = (event.stop_response.message.get("metadata") or {}).get("usage") or {}
-        read = usage.get("cacheReadInputTokens", 0)
-        written = usage.get("cacheWriteInputTokens", 0)
-        given, said = usage.get("inputTokens", 0), usage.get("outputTokens", 0)
-        if not given + read + written:
-            return
-        await self._requests.record_usage(
-            input_tokens=given,
-            output_tokens=said,
-            cached_tokens=read,
-            cache_written_tokens=written,
-            total_tokens=usage.get("totalTokens"),  # tells whether the input has cached ones
-        )
+        if any(usage.get(key) for key in _OF_INPUT):
+            await self._requests.record_usage(usage)
 
     async def _log_answer(self, event: AfterInvocationEvent) -> None:
         """Log the last messages of a run."""
