@@ -9,7 +9,7 @@ from memman.adapters.history import (
     retract_messages,
     stored_messages,
 )
-from memman.adapters.requests import MOST_REFUSALS, ModelRequests, recall_tools
+from memman.adapters.requests import MOST_REFUSALS, ModelRequests, kept_by_session
 
 __all__ = [
     "MOST_REFUSALS",
@@ -19,7 +19,7 @@ __all__ = [
     "logged_messages",
     "message_id",
     "named_by_content",
-    "recall_tools",
+    "kept_by_session",
     "retract_messages",
     "stored_messages",
 ]

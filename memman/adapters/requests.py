@@ -18,19 +18,19 @@ MOST_REFUSALS: Final = 10
 """Of one request: each makes the next attempt at least a quarter shorter."""
 _MOST_SESSIONS: Final = 1_000
 
-_Tool = TypeVar("_Tool")
+T = TypeVar("T")
 
 
-def recall_tools(make: Callable[[str], _Tool]) -> Callable[[str], _Tool]:
-    """Return a function that returns the tool `recall` of a session.
+def kept_by_session(make: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a function of a session's id that makes an object once, and keeps those of the newest ones.
 
-    Notices name a session's tool as long as it exists, so the tools of the newest sessions are kept.
+    A tool `recall` must be kept, since notices name it as long as it exists.
 
     Args:
-        make: the method `recall_tool` of a manager or of `memory.aio`.
+        make: makes the object of a session, as `recall_tool` of a manager does.
     """
-    tools: LRUCache[str, _Tool] = LRUCache(_MOST_SESSIONS)
-    return cached(tools, lock=Lock())(make)
+    made: LRUCache[str, T] = LRUCache(_MOST_SESSIONS)
+    return cached(made, lock=Lock())(make)
 
 
 class ModelRequests:

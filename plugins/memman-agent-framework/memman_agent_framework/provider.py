@@ -24,7 +24,7 @@ from agent_framework import (
 from pydantic import BaseModel
 
 from memman import AsyncRecallTool, Context, InvalidInput, Memory, SessionNotFound, valid_id
-from memman.adapters import ModelRequests, recall_tools
+from memman.adapters import ModelRequests, kept_by_session
 from memman_agent_framework.messages import NAME
 from memman_agent_framework.run import (
     Run,
@@ -85,7 +85,7 @@ class MemmanHistoryProvider(HistoryProvider):
         if not isinstance(memory, Memory):
             raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
         self.memory = memory
-        self._tool_of = recall_tools(memory.aio.recall_tool)
+        self._tool_of = kept_by_session(memory.aio.recall_tool)
         self.recall = recall
         self.cache = cache
 

@@ -20,7 +20,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime, get_runtime
 
 from memman import BudgetExceeded, InvalidInput, MemoryManager, valid_id
-from memman.adapters import MOST_REFUSALS, recall_tools
+from memman.adapters import MOST_REFUSALS, kept_by_session
 from memman_langchain.caching import cached as with_cache
 from memman_langchain.log import MessageLog, fitted, ids_of, session_key, tool_schemas
 from memman_langchain.models import model_name
@@ -80,7 +80,7 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         self._trim_state = trim_state
         self._session_id = session_id
         self._cache = cache
-        self._recall_of = recall_tools(memory.recall_tool)
+        self._recall_of = kept_by_session(memory.recall_tool)
         self.tools: list[BaseTool] = [self._recall_tool()] if recall else []
 
     def _recall_tool(self) -> BaseTool:

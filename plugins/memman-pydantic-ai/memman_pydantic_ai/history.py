@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
-from threading import Lock
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property, partial
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from cachetools import LRUCache
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability, durable_operation
 from pydantic_ai.exceptions import ModelContextWindowExceededError, RetryModelRequest
@@ -21,11 +19,10 @@ from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import RequestUsage
 
 from memman import AsyncRecallTool, Context, InvalidInput, Memory, valid_id
-from memman.adapters import recall_tools
+from memman.adapters import kept_by_session
 from memman_pydantic_ai.messages import NAME
 from memman_pydantic_ai.mirror import Mirror
 
-_MOST_SESSIONS: Final = 256  # known without reading their logs again
 _ESTIMATING: Final = ("function", "test")  # pydantic-ai estimates the usage of these models
 _MARKED: Final = ("anthropic", "bedrock")  # these cache what a request marks
 _PARTS: Final = ("tool_definitions", "instructions", "messages")
@@ -56,10 +53,6 @@ class MemmanHistory(AbstractCapability[Any]):
     recall: bool = False
     cache: Literal["auto"] | None = None
     id: str | None = "memman"
-    _mirrors: LRUCache[str, Mirror] = field(
-        default_factory=lambda: LRUCache(_MOST_SESSIONS), init=False, repr=False, compare=False
-    )
-    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.memory, Memory):
@@ -67,7 +60,11 @@ class MemmanHistory(AbstractCapability[Any]):
 
     @cached_property
     def _tool_of(self) -> Callable[[str], AsyncRecallTool]:
-        return recall_tools(self.memory.aio.recall_tool)
+        return kept_by_session(self.memory.aio.recall_tool)
+
+    @cached_property
+    def _mirror_of(self) -> Callable[[str], Mirror]:
+        return kept_by_session(partial(Mirror, self.memory.aio))
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -168,11 +165,7 @@ class MemmanHistory(AbstractCapability[Any]):
         session_id = self._session(ctx)
         if self.recall:
             self._tool_of(session_id)
-        with self._lock:
-            mirror = self._mirrors.get(session_id)
-            if mirror is None:
-                mirror = self._mirrors[session_id] = Mirror(self.memory.aio, session_id)
-        return mirror
+        return self._mirror_of(session_id)
 
     def _settings(self, request: ModelRequestContext, context: Context) -> dict[str, Any]:
         """Return the settings of a request by which its provider caches the prompt, where it has some.

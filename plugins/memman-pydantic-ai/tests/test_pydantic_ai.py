@@ -520,7 +520,7 @@ def test_overflow_after_a_recovery_is_the_providers_error() -> None:
     capability = MemmanHistory(MemoryManager(config=AMPLE), "s")
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        capability._mirrors.clear()  # as in the process that recovers a durable run
+        del capability._mirror_of  # as in the process that recovers a durable run
         raise ModelContextWindowExceededError("m", "the input is too long")
 
     with pytest.raises(ModelContextWindowExceededError):
