@@ -649,9 +649,8 @@ def as_ag_ui(event: Event) -> dict[str, Any]:
 
     Its name is `memman.` and that of the signal, such as `memman.compressed`; `value` has the fields.
     """
-    name = f"memman.{SIGNALS[type(event)].name}"
     value = msgspec.json.decode(msgspec.json.encode(event, enc_hook=str))
-    return {"type": "CUSTOM", "name": name, "value": value}
+    return {"type": "CUSTOM", "name": f"memman.{SIGNALS[type(event)].name}", "value": value}
 
 
 def event_of(session_id: str, seq: int, record: Record) -> Event:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future
+from contextvars import copy_context
 from functools import partial, wraps
 from inspect import iscoroutinefunction
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -72,11 +73,9 @@ class ThreadedMethods(AsyncMethods):
         except RuntimeError:
             work.close()
             raise WrongEventLoop(_NO_LOOP) from None
-        token = calling_loop.set(loop)  # receivers are awaited there
-        try:
-            result = start_in_thread(partial(self._runtime.run, work), "memman-aio")
-        finally:
-            calling_loop.reset(token)
+        context = copy_context()
+        context.run(calling_loop.set, loop)  # receivers are awaited there
+        result = context.run(start_in_thread, partial(self._runtime.run, work), "memman-aio")
         try:
             return await asyncio.wrap_future(result, loop=loop)
         except asyncio.CancelledError:

@@ -99,7 +99,7 @@ class Runtime(Protocol):
     async def await_receiver(
         self, receiver: Callable[..., object], answer: Awaitable[object]
     ) -> None:
-        """Await the awaitable that a receiver returned, or skip it."""
+        """Await the awaitable that a receiver returned."""
 
     def start_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
         """Start background work; return False if the manager is closing or no thread can start."""
@@ -156,7 +156,7 @@ async def skip(receiver: Callable[..., object], answer: Awaitable[object]) -> No
     """Log that an async receiver cannot be awaited here."""
     close_awaitable(answer)
     logging.getLogger("memman.events").warning(
-        "receiver %r is async and was skipped: %s, or areplay", receiver, USE_ASYNC
+        "receiver %r is async and was skipped: await areplay in place of replay", receiver
     )
 
 

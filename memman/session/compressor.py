@@ -223,8 +223,7 @@ class Compressor:
             plan = await self.plan(request)
         event = events.Compressing(session_id=self._log.id, plan=plan, automatic=request.automatic)
         if any(each.action != "keep" for each in plan.entries):
-            runtime = self._shared.runtime
-            await events.emit(self._shared.sender, event, runtime.await_receiver)
+            await events.emit(self._shared.sender, event, self._shared.runtime.await_receiver)
         self._held_back = bool(event.held) and not self._held_back
         if self._held_back:
             return self._nothing(f"held back by a receiver of compressing: {event.held[0]}")

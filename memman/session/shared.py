@@ -247,10 +247,8 @@ class Shared:
 
     def budget(self, config: MemoryConfig, target_tokens: int | None = None) -> Budget:
         """Return the budget of settings; a plugin is asked for prices only if they may decide."""
-        step = None
-        if config.max_tokens is None and config.model is not None:
-            prices = self.prices(config.model)
-            step = prices.tiers[0].above if prices and prices.tiers else None
+        prices = self.prices(config.model) if config.model and config.max_tokens is None else None
+        step = prices.tiers[0].above if prices and prices.tiers else None
         limits = self.limits(config.model)
         return resolve_budget(config, limits, step=step, target_tokens=target_tokens)
 

@@ -7,8 +7,9 @@ from typing import Any
 from opentelemetry.metrics import Counter, Histogram, Meter
 
 from memman import Context
-from memman.events import BilledTokens, CompressionFailedNotice, CompressionResult, Usage
+from memman.events import CompressionFailedNotice, CompressionResult, Usage
 from memman.runtime.observation import Operation
+from memman.spend import BilledTokens
 from memman_otel.names import OPERATIONS, of_model
 from memman_otel.spans import error_type
 
