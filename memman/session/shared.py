@@ -245,12 +245,11 @@ class Shared:
     def _budget(self, settings: Mapping[str, Any]) -> Budget:
         return self.budget(self.config.updated(settings))
 
-    def budget(self, config: MemoryConfig, target_tokens: int | None = None) -> Budget:
+    def budget(self, config: MemoryConfig, target: int | None = None) -> Budget:
         """Return the budget of settings; a plugin is asked for prices only if they may decide."""
         prices = self.prices(config.model) if config.model and config.max_tokens is None else None
         step = prices.tiers[0].above if prices and prices.tiers else None
-        limits = self.limits(config.model)
-        return resolve_budget(config, limits, step=step, target_tokens=target_tokens)
+        return resolve_budget(config, self.limits(config.model), step=step, target_tokens=target)
 
     def _resolve(self, config: MemoryConfig) -> ResolvedConfig:
         budget = self.budget(config)

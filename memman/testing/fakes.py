@@ -147,9 +147,13 @@ class AsyncScriptedSummarizer(_Script):
 
 @contextmanager
 def record_events(
-    sender: Any = ANY, kinds: Iterable[type[events.Event]] = tuple(events.SIGNALS)
+    sender: Any = ANY,
+    kinds: Iterable[type[events.Event]] = tuple(events.SIGNALS.keys() - {events.Compressing}),
 ) -> Iterator[list[events.Event]]:
-    """Yield the list of events of `kinds` that `sender` (any by default) emits inside the block."""
+    """Yield the list of events of `kinds` that `sender` (any by default) emits inside the block.
+
+    By default these are all but `Compressing`, which makes each compression plan twice.
+    """
     received: list[events.Event] = []
 
     def receive(_sender: Any, *, event: events.Event) -> None:
