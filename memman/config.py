@@ -353,7 +353,7 @@ def resolve_budget(
         max_entries = None if tokens_known else UNKNOWN_MODEL_ENTRIES
     ratio = config.target_ratio
     if ratio < 1 and "target_ratio" not in config.given:
-        ratio = _target_ratio(max_tokens)
+        ratio = default_target(max_tokens)
     target = int(ratio * max_tokens) if target_tokens is None else target_tokens
     return Budget(
         max_tokens=max_tokens,
@@ -372,7 +372,7 @@ def resolve_budget(
     )
 
 
-def _target_ratio(max_tokens: int) -> float:
+def default_target(max_tokens: int) -> float:
     """Return the default target of a window, as a share of its trigger."""
     for (low, share), (high, less) in pairwise(_TARGETS):
         if max_tokens < high:

@@ -77,15 +77,15 @@ LIMITS = (100_000, 90_000, 20_000)  # context, max_input, max_output
 def test_of_a_known_model_a_share_of_what_is_usable_triggers() -> None:
     budget = resolve_budget(MemoryConfig(), LIMITS)
     assert budget.max_tokens == 64_000  # 0.8 x (100,000 - 20,000)
-    assert budget.target_tokens == 32_000
-    assert budget.summary_tokens == 6_400
+    assert budget.target_tokens == 22_400
+    assert budget.summary_tokens == 4_480
     assert budget.entry_tokens == 16_000
 
 
 def test_unknown_model_triggers_at_the_default_limits() -> None:
     budget = resolve_budget(MemoryConfig(), None)
     assert (budget.max_tokens, budget.max_entries) == (50_000, 100)
-    assert (budget.target_tokens, budget.target_entries) == (25_000, 50)
+    assert (budget.target_tokens, budget.target_entries) == (19_687, 50)
 
 
 def test_entries_do_not_trigger_with_a_token_limit() -> None:

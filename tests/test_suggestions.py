@@ -81,8 +81,8 @@ def test_unknown_format_of_a_manager_is_refused() -> None:
 
 
 def test_model_info_replaces_the_table() -> None:
-    memory = manager(model="gpt-4o", model_info=ModelInfo(1_000_000, 900_000, 50_000))
-    assert memory.get_stats("chat").max_tokens == int(0.8 * 900_000)
+    memory = manager(model="gpt-4o", model_info=ModelInfo(200_000, 180_000, 50_000))
+    assert memory.get_stats("chat").max_tokens == int(0.8 * 150_000)
 
 
 @pytest.mark.parametrize("info", [ModelInfo(0, 1, 1), (1, 1, 1)])

@@ -16,11 +16,11 @@ from memman import (
     CounterSpec,
     MemoryConfig,
     MemoryManager,
-    counting,
     events,
     hookimpl,
     plugins,
 )
+from memman.counting import remote as remote_module
 from memman.stores import MemoryStore
 from tests.patience import PATIENCE
 
@@ -290,8 +290,8 @@ def test_the_async_manager_awaits_the_provider(provider: Make) -> None:
 def test_a_provider_that_hangs_costs_its_deadline_once(
     provider: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hasty = functools.partial(counting.RemoteTokenCounter, timeout=0.3)
-    monkeypatch.setattr(counting, "RemoteTokenCounter", hasty)
+    hasty = functools.partial(remote_module.RemoteTokenCounter, timeout=0.3)
+    monkeypatch.setattr(remote_module, "RemoteTokenCounter", hasty)
     over = threading.Event()
 
     def hang(request: Mapping[str, Any]) -> int:

@@ -42,7 +42,7 @@ def trigger(memory: MemoryManager, session: str = "s") -> int:
     ("model", "threshold"),
     [
         ("gpt-4o", int(0.8 * (128_000 - 16_384))),  # room for the largest reply
-        ("gpt-5", int(0.8 * 272_000)),  # the input has its own limit
+        ("gpt-5", 200_000),  # 0.8 of its input is more
         ("o3", int(0.8 * (200_000 - 70_000))),  # at most 35 % for the reply
         ("azure/my-gpt-4o-prod", 50_000),
         (None, 50_000),

@@ -113,7 +113,7 @@ def check_block(life: Life) -> None:
     inner = inner.split("]\n", 1)[1]
     assert context.trimmed or inner == neutralised(state.text) + "\n"
     assert not re.search(
-        r"[\[\uff3b]\s*(end of )?memman", inner.replace("[ ", "").replace("\uff3b ", "")
+        r"[\[\uff3b]\s*(end of )?memman", inner.replace("[ ", "(").replace("\uff3b ", "(")
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from memman import MemoryConfig, MemoryManager, ModelInfo, Prices, SessionState
 from memman.compression import drop_oldest
+from memman.config import resolve_budget
 from memman.session.policy import COLD_SHARE
 from memman.testing import FakeClock, ScriptedSummarizer
 
@@ -83,7 +84,7 @@ def test_reason_has_the_time_since_the_cache_expired() -> None:
 
 
 def early_at() -> int:
-    return LIMIT // 2 + int(COLD_SHARE * (LIMIT // 2))
+    return resolve_budget(MemoryConfig(max_tokens=LIMIT), None).prepared(COLD_SHARE).max_tokens
 
 
 @pytest.mark.parametrize(

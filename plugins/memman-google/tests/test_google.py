@@ -403,7 +403,7 @@ def test_a_client_of_ones_own_answers_for_every_gemini_model(google: LoopbackSer
 
 def test_listing_it_and_making_a_counter_import_no_sdk() -> None:
     program = (
-        "import sys, memman_google as m; from memman.counting import model_ref;"
+        "import sys, memman_google as m; from memman.counting.models import model_ref;"
         "[s.factory(model_ref('vertex_ai/gemini-2.5-pro')) for s in m.counter_specs()[1:]];"
         "sys.exit('google.genai' in sys.modules)"
     )

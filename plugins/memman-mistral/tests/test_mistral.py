@@ -216,7 +216,7 @@ def test_a_release_without_the_file_is_a_reason(monkeypatch: pytest.MonkeyPatch)
 def test_counting_in_a_fresh_process_touches_no_network(tmp_path: Path) -> None:
     program = (
         "import socket, sys, memman_mistral\n"
-        "from memman.counting import model_ref\n"
+        "from memman.counting.models import model_ref\n"
         "def refuse(*a, **k): raise AssertionError('the network was touched')\n"
         "socket.socket.connect = socket.getaddrinfo = refuse\n"
         "[spec] = memman_mistral.memman_token_counters()\n"

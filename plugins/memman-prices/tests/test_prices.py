@@ -220,7 +220,7 @@ def test_warning_names_an_unreadable_own_table(
     if text is not None:
         (tmp_path / "prices.json").write_text(text)
     monkeypatch.setenv("MEMMAN_PRICES", str(tmp_path / "prices.json"))
-    program = "from memman.plugins import shared_plugins; from memman.counting import Models;"
+    program = "from memman.plugins import shared_plugins; from memman.counting.lookup import Models;"
     program += "print(Models(shared_plugins).prices('gpt-5'))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "None\n"
@@ -228,8 +228,10 @@ def test_warning_names_an_unreadable_own_table(
 
 
 def test_table_is_loaded_at_the_first_price() -> None:
+    # Without max_tokens its price step would be looked up for the trigger.
     program = (
-        "import sys; from memman import MemoryManager; m = MemoryManager(model='gpt-5');"
+        "import sys; from memman import MemoryConfig, MemoryManager;"
+        "m = MemoryManager(model='gpt-5', config=MemoryConfig(max_tokens=9_000));"
         "m.add_user_message('s', 'x'); m.build_context('s'); assert 'genai_prices' not in sys.modules;"
         "m.record_usage('s', input_tokens=9, output_tokens=9); assert 'genai_prices' in sys.modules"
     )

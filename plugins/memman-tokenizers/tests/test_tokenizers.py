@@ -204,7 +204,7 @@ def test_a_manager_counts_a_named_model_with_its_file(
 def test_counting_in_a_fresh_process_touches_no_network(trained: Path) -> None:
     program = (
         "import os, socket, sys, memman_tokenizers\n"
-        "from memman.counting import model_ref\n"
+        "from memman.counting.models import model_ref\n"
         "def refuse(*a, **k): raise AssertionError('the network was touched')\n"
         "socket.socket.connect = socket.getaddrinfo = refuse\n"
         f"os.environ[{VARIABLE!r}] = 'qwen3=' + {str(trained)!r}\n"
