@@ -28,7 +28,6 @@ from memman import (
     MemoryManager,
     ModelRef,
     TokenCount,
-    counting,
     events,
     plugins,
 )
@@ -498,7 +497,7 @@ def test_a_server_that_hangs_does_not_hold_up_a_context(
     google: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hasty = functools.partial(RemoteTokenCounter, timeout=0.3)
-    monkeypatch.setattr(counting, "RemoteTokenCounter", hasty)
+    monkeypatch.setattr("memman.counting.remote.RemoteTokenCounter", hasty)
     google.answer_with(Answer(never=True))
     began = monotonic()
     heard, context = heard_and_built()

@@ -35,7 +35,7 @@ class OpenAISummarizer(ProviderSummarizer):
         base_url: the server's address; else `OPENAI_BASE_URL`, else OpenAI itself.
         api_key: its key; else `OPENAI_API_KEY`. Another server than OpenAI's may need none.
         client: an `OpenAI` or `AzureOpenAI` of your own in place of the two.
-        max_input_tokens: the most input of one call; by default memman's limit for OpenAI's models.
+        max_input_tokens: the most input of one call; by default what memman knows of the model.
         system: the system prompt.
         options: more arguments of `chat.completions.create`, which go before ours.
 

@@ -244,14 +244,14 @@ def test_options_go_before_ours(request_: SummaryRequest) -> None:
     assert (body["reasoning_effort"], body["max_tokens"]) == ("low", 77)
 
 
-def test_limits_are_known_of_openais_own_models_only(no_environment: pytest.MonkeyPatch) -> None:
+def test_another_server_has_the_smallest_known_limit(no_environment: pytest.MonkeyPatch) -> None:
     def limit(summarizer: Any) -> int | None:
         asker = MemoryManager(summarizer=summarizer)._core.summarizers.chosen(None, None)
         assert asker is not None
         return asker.max_input_tokens
 
     assert limit(f"openai:{MODEL}") == 272_000
-    assert limit(OpenAISummarizer(MODEL, base_url="http://localhost:1/v1")) is None
+    assert limit(OpenAISummarizer(MODEL, base_url="http://localhost:1/v1")) == 128_000
     own = OpenAISummarizer("qwen3", base_url="http://localhost:1/v1", max_input_tokens=7_000)
     assert limit(own) == 7_000
 
