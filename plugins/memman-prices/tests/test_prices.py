@@ -220,7 +220,9 @@ def test_warning_names_an_unreadable_own_table(
     if text is not None:
         (tmp_path / "prices.json").write_text(text)
     monkeypatch.setenv("MEMMAN_PRICES", str(tmp_path / "prices.json"))
-    program = "from memman.plugins import shared_plugins; from memman.counting.lookup import Models;"
+    program = (
+        "from memman.plugins import shared_plugins; from memman.counting.lookup import Models;"
+    )
     program += "print(Models(shared_plugins).prices('gpt-5'))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "None\n"
