@@ -48,7 +48,7 @@ autodoc_type_aliases = {
         "entries": "Accuracy Content EntryType Part Role",
         "core.core": "Redact",
         "core.methods": "State",
-        "session": "OnConflict",
+        "archive.info": "OnConflict",
         "records": "Record ReplacementMethod",
         "testing.fakes": "Reply",
         "compression": "Stage Step",
