@@ -1,4 +1,4 @@
-"""What a large window costs: one conversation at the triggers that a share alone and the ceilings give.
+"""The bill of one conversation in a large window, with a trigger by share alone and with the upper bounds.
 
     python -m benchmarks.ceilings [--requests 400]
 
@@ -25,10 +25,9 @@ from memman.spend import BilledTokens
 
 _TURN = 1_000  # tokens of each of a turn's two messages
 _STEP = PriceTier(above=272_000, input=10.0, output=45.0, cache_read=1.0)
-SERVERS = {"gpt-5.5": "openai/gpt-5.5", "gemini-3-pro-preview": "gemini/gemini-3-pro-preview"}
 MODELS = {
-    "gpt-5.5": Prices(input=5.0, output=30.0, cache_read=0.5, tiers=(_STEP,)),
-    "gemini-3-pro-preview": Prices(
+    "openai/gpt-5.5": Prices(input=5.0, output=30.0, cache_read=0.5, tiers=(_STEP,)),
+    "gemini/gemini-3-pro-preview": Prices(
         input=2.0,
         output=12.0,
         cache_read=0.2,
@@ -38,8 +37,8 @@ MODELS = {
 
 
 def policies(model: str) -> dict[str, MemoryConfig]:
-    """Return settings by name: shares without ceilings, below the price step, the default, and less."""
-    limits = dict(known_limits())[SERVERS[model]].limits
+    """Return settings by name: by share alone, below the price step, the default, and a smaller trigger."""
+    limits = dict(known_limits())[model].limits
     most = int(MemoryConfig().trigger_ratio * usable_input(limits))
     step = MODELS[model].tiers[0].above
     return {

@@ -470,7 +470,7 @@ class MemoryManager:
             instead.
 
         Raises:
-            InvalidInput: `error` is neither an exception nor text, or `tokens` is no number of tokens.
+            InvalidInput: `error` is not an exception or text, or `tokens` is not a positive number.
             ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
         """
         return self._runtime.run(self._methods.record_overflow(error, model=model, tokens=tokens))
@@ -611,8 +611,8 @@ class MemoryManager:
             format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
                 "langchain", "text", or a plugin's; the manager's by default.
             model: the model of this request; the manager's by default. Its window is the budget, and its
-                counter and reported usage price the entries. If the manager has no model, or if this one
-                is asked in two turns in a row, compressions follow its window too.
+                counter and reported usage price the entries. Compressions follow its window too if the
+                manager has no model, or if two turns in a row ask this one.
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt before the session's own system messages: a text, Anthropic's list of
                 blocks, or Gemini's `Content`; `Context.system` has its text.
@@ -627,10 +627,9 @@ class MemoryManager:
                 Anthropic, `cachePoint` of Bedrock. They are at the ends of prompt and tools, of the
                 compressed part, of the previous request and of this one, so send `Context.system` and
                 `Context.tools`, too. With OpenAI's formats, `Context.prompt_cache_key` is set; the others
-                need nothing. Nothing is marked with `cache_ttl=None`.
+                need nothing, and `cache_ttl=None` marks nothing.
             missing_ok: return an empty context if the session does not exist.
-            window: the tokens of this model's context window, if a framework or a local server knows them:
-                they lower the limits that are known, for all later requests to the model.
+            window: the tokens of this model's window; they lower its limits for all later requests.
 
         Raises:
             BudgetExceeded: pinned entries, system messages or the clipped newest exchange do not fit.

@@ -179,7 +179,7 @@ class HistoryMirror:
 async def logged_messages(
     memory: AsyncMethods, session_id: str, ids: Iterable[str]
 ) -> dict[str, str | None]:
-    """Return what `find_ids` does; nothing if there is no session."""
+    """Return the answer of `find_ids`; nothing without a session."""
     with suppress(SessionNotFound):
         return await memory.find_ids(session_id, list(ids))
     return {}
@@ -188,7 +188,7 @@ async def logged_messages(
 async def stored_messages(
     memory: AsyncMethods, session_id: str, prefix: str, since: Sequence[str] | None = None
 ) -> list[str]:
-    """Return the ids of the messages of a session, in order.
+    """Return the ids of a session's messages, in order.
 
     Args:
         memory: the methods of a manager, `memory.aio`.
@@ -205,8 +205,8 @@ async def retract_messages(
     memory: AsyncMethods, session_id: str, gone: Iterable[str], reason: str
 ) -> None:
     """Retract those of the messages that are in a session."""
-    names = list(gone)
-    entries = await _stored(memory, session_id, names)
+    names = set(gone)
+    entries = await _stored(memory, session_id, list(names)) if names else ()
     if ids := [entry.id for entry in entries if message_id(entry.id) in names]:
         await memory.retract(session_id, ids, reason=reason)
 

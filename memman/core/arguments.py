@@ -290,12 +290,12 @@ def search_request(
     )
 
 
-def check_positive(number: Any, name: str) -> None:
+def check_positive(number: Any, name: str, what: str = "a whole number from 1 on") -> None:
     """Raise `InvalidInput` unless the argument is None or a whole number from 1 on."""
     if number is not None and (
         isinstance(number, bool) or not isinstance(number, int) or number < 1
     ):
-        raise InvalidInput(f"{name} must be a whole number from 1 on, not {safe_repr(number)}")
+        raise InvalidInput(f"{name} must be {what}, not {safe_repr(number)}")
 
 
 def _chosen(names: Any, what: str, known: Sequence[str] | None) -> frozenset[Any]:

@@ -16,6 +16,7 @@ from memman.config import MemoryConfig, no_room, readable, resolve_budget, room_
 from memman.core.arguments import (
     aware,
     check_function,
+    check_positive,
     check_switch,
     checked_ids,
     checked_keeps,
@@ -227,10 +228,9 @@ class Core:
 
     def tell_window(self, model: str | None, window: int | None) -> None:
         """Lower the limits of a model to a window that the caller knows. Raises `InvalidInput`."""
+        check_positive(window, "window", "a number of tokens")
         if window is None:
             return
-        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            raise InvalidInput(f"window must be a number of tokens, not {safe_repr(window, 60)}")
         name = model or self.shared.config.model or ""
         info = self.resolver.models.within(name, window, self.today)
         if info is not None:

@@ -44,9 +44,8 @@ def breaks_cache(report: UsageReported, earlier: Earlier) -> bool:
     """Return whether the provider had lost a part of the last request's cached prefix."""
     if earlier.last is None or not earlier.is_warm_for(report):
         return False
-    read = max(
-        call.cached_tokens for call in report.calls
-    )  # by the first: a compaction has no prefix
+    # Only the first call of a request reads the prefix: one after a compaction has another.
+    read = max(call.cached_tokens for call in report.calls)
     return read + LEAST_BREAK < earlier.last.cacheable
 
 

@@ -231,22 +231,19 @@ class Shared:
         chosen = {name: value for name, value in given.items() if name not in untrusted}
         if len(chosen) == len(given):
             return chosen
-        base = self._budget(chosen)
+        base = self.budget(self.config.updated(chosen))
         for name in HARMLESS:
             if name in untrusted and name in given:
                 wanted = {**chosen, name: given[name]}
-                budget = self._budget(wanted)
+                budget = self.budget(self.config.updated(wanted))
                 more = budget.max_entries is None or budget.max_entries > (base.max_entries or 0)
                 lifts = name == "max_entries" and base.max_entries is not None and more
                 if budget.max_tokens <= base.max_tokens and not lifts:
                     chosen = wanted
         return chosen
 
-    def _budget(self, settings: Mapping[str, Any]) -> Budget:
-        return self.budget(self.config.updated(settings))
-
     def budget(self, config: MemoryConfig, target: int | None = None) -> Budget:
-        """Return the budget of settings; a plugin is asked for prices only if they may decide."""
+        """Return the budget of settings. It asks plugins for prices only without a `max_tokens`."""
         prices = self.prices(config.model) if config.model and config.max_tokens is None else None
         step = prices.tiers[0].above if prices and prices.tiers else None
         return resolve_budget(config, self.limits(config.model), step=step, target_tokens=target)
