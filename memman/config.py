@@ -26,7 +26,7 @@ OnFailure = Literal["fallback", "keep", "raise"]
 
 PROMPT_FIELDS = ("content", "words", "tokens", "focus")  # of a template; it must have the first
 UNKNOWN_MODEL_TOKENS = 50_000
-# Tokens: what a share of a large window is at most. docs/reference/settings.md has the reasons.
+# Upper bounds of the shares of a window, in tokens. docs/reference/settings.md has the reasons.
 _MOST_TRIGGER = 200_000  # the trigger, unless max_tokens is given
 _MOST_SUMMARY = 8_000
 _MOST_STATE = 12_000

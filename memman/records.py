@@ -115,7 +115,7 @@ class ForkPoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Identified(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
-    """What every record has but `Added`, whose entry has it: the id, and the time for information."""
+    """The id and the time of a record. `Added` has those of its entry."""
 
     id: str
     at: datetime
@@ -291,7 +291,7 @@ class UsageReported(_Identified, frozen=True, tag="usage", kw_only=True):
 
     @property
     def identity(self) -> str:
-        """What tells the response from others: checksums of its id and its numbers; "" without an id."""
+        """Checksums of the response's id and its numbers; "" without an id."""
         numbers = [msgspec.structs.astuple(call)[1:] for call in self.calls]
         name = self.response.encode(errors="replace")
         return f"{zlib.crc32(name):08x}{zlib.crc32(repr(numbers).encode()):08x}" if name else ""

@@ -1,4 +1,4 @@
-"""What adapters of frameworks share: the history of a framework as a session, and its model's requests."""
+"""The history of a framework as a session, and the requests of its agents, for adapters of frameworks."""
 
 from memman.adapters.history import (
     HistoryMessage,
@@ -16,10 +16,10 @@ __all__ = [
     "HistoryMessage",
     "HistoryMirror",
     "ModelRequests",
+    "kept_by_session",
     "logged_messages",
     "message_id",
     "named_by_content",
-    "kept_by_session",
     "retract_messages",
     "stored_messages",
 ]

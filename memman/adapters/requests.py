@@ -1,4 +1,4 @@
-"""The requests of a framework's agent to its models: built, refused and billed, each by its own model."""
+"""The requests of a framework's agent. Budget, refusals and usage follow the model of each request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kept_by_session(make: Callable[[str], T]) -> Callable[[str], T]:
 class ModelRequests:
     """The requests of one session, one after the other.
 
-    The last one's model and size belong to the refusal or the bill that follows.
+    A refusal or a usage belongs to the last request's model.
 
     Args:
         memory: the methods of a manager, `memory.aio`.
@@ -55,7 +55,7 @@ class ModelRequests:
     async def build(
         self, model: str | None, *, window: int | None = None, **options: Any
     ) -> Context:
-        """Return the session's context for a model; an empty one if there is no session yet.
+        """Return the session's context for a model, an empty one without a session.
 
         Args:
             model: the name that the framework sends, None if it has none.

@@ -36,9 +36,9 @@ _VENDORS: Final = (
     "openai", "anthropic", "gemini", "mistral", "xai", "deepseek", "cohere", "zai", "moonshot",
     "perplexity", "minimax", "meta", "stepfun", "xiaomi",
 )  # fmt: skip
-# Alibaba serves the models of other vendors, too, so it is no vendor of a name that both have.
+# Alibaba also serves models of other vendors, whose own rows decide.
 _LIKELY: Final = (*_VENDORS, "dashscope")
-# What may follow a model's name: a date or a stage, a quantisation, an offer of a router.
+# Suffixes of a model's name: a date or a stage, a quantisation, an offer of a router.
 _TAG: Final = (
     r"[-:@](\d{4}-\d\d-\d\d|\d\d-\d{4}|\d{8}|\d{6}|\d{3,4}|latest|default|preview(-\d\d-\d{2,4})?|exp|beta"
     r"|w\d+a\d+|(bf|fp|f)(16|8|4)(-dynamic)?|(nv|mx)fp[48]|int[48]|[48]-?bit|awq|gptq|gguf|mlx|i?q\d(_\w+)?"
@@ -83,10 +83,10 @@ def limits_of(ref: ModelRef) -> ModelInfo | None:
 def assumed_limits(ref: ModelRef) -> ModelInfo | None:
     """Return the smallest limits of the models that an unlisted one is most like, None if it is unlike all.
 
-    These have the same name at another server, or the same but for its tags. Else they belong to its
-    family: variants of its version, those that differ in numbers alone, or all, and of these the ones that
-    share the longest beginning. Those at its own server come next, for a model without one those of
-    vendors.
+    The models of the same name at other servers come first, then the same name with other tags. The
+    model's family follows: variants of its version, models that differ only in numbers, then all, and of
+    these the names with the longest common beginning. Rows of its own server come before others; a model
+    without a server takes the rows of vendors.
     `source` names the row, and begins with `ASSUMED` for a family.
     """
     rows, near = _limits(), (_OWN, *(_LIKELY if ref.provider is None else (ref.provider,)))
@@ -176,5 +176,5 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def _line(name: str) -> tuple[str, ...]:
-    """Return what a name shares with other versions and sizes of its model."""
+    """Return the words of a name without the numbers of its version and size."""
     return tuple(word for word in _words(name) if not word.isdecimal())

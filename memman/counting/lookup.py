@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("memman.counting")
 T = TypeVar("T")
 SMALLEST_WINDOW = 1_024  # tokens; no model of today has a smaller one
-SHORTER = 0.75  # of a refused request: what is sent next if the provider named no limit
+SHORTER = 0.75  # share of a refused request that the next one has if the provider named no limit
 
 
 class Models:

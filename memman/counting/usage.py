@@ -45,7 +45,7 @@ class UsageShape(msgspec.Struct, frozen=True):
 
 @cache
 def usage_shapes() -> tuple[UsageShape, ...]:
-    """Return all shapes; the first whose mark is a key of a usage reads it."""
+    """Return all shapes. A usage is read by the first shape whose mark is one of its keys."""
     data = Path(__file__).with_name("usage_shapes.json").read_bytes()
     return msgspec.json.decode(data, type=tuple[UsageShape, ...])
 
@@ -215,7 +215,7 @@ def _numbers(
 
 
 def _with_whole_input(call: BilledTokens, total: int, apart: bool) -> BilledTokens:
-    """Return a call whose input has the cached tokens, if they are `apart` or the `total` of all shows it.
+    """Return a call with the cached tokens in its input: added if they are `apart`, or by the `total`.
 
     Providers differ in it, servers that copy their formats do too.
     """

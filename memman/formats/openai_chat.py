@@ -433,14 +433,14 @@ def _parse_content(
 
 
 class ChatFormat(SeparateMessages):
-    """The common part of the formats that are a dialect, which their class sets."""
+    """The base of formats that differ in a dialect, which a subclass sets."""
 
     request_framing = 3
     message_framing = MESSAGE_FRAMING
     _dialect: Dialect
 
     def _are_chat(self, messages: Sequence[JSON]) -> bool:
-        """Return True if all are messages of the dialect's roles, of which there is one at least."""
+        """Return True if there is a message, and all have roles of the dialect."""
         return bool(messages) and all(
             isinstance(item, dict) and item.get("role") in self._dialect.roles and has_content(item)
             for item in messages

@@ -215,7 +215,7 @@ class Compressor:
     async def _announced(
         self, request: CompressionRequest, lease: Lease
     ) -> events.CompressionResult:
-        """Emit `compressing` if there is something to do, and do what its receivers want."""
+        """Emit `compressing` before a compression, and follow its receivers' instructions."""
         if not events.compressing.has_receivers_for(self._shared.sender):  # the plan is theirs
             return await self._compress(request, lease)
         await self._outbox.flush()

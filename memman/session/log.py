@@ -424,7 +424,7 @@ class _Asked:
         self._steps = 1
 
     def is_settled(self, window: Window) -> bool:
-        """Return whether the model is asked for good, and note a request; a refused one does not count."""
+        """Note a request that was not refused, and return whether the session follows its model now."""
         self._steps += window.head > self._head
         self._head = window.head
         if self._steps > _STEPS:

@@ -117,7 +117,7 @@ async def _entries_from(start: int, log: SessionLog) -> list[Entry]:
 
 
 async def known_ids(ids: Sequence[str], log: SessionLog) -> dict[str, str | None]:
-    """Return which of the ids the log has, as `find_ids` does. Under the log's lock."""
+    """Return the answer of `find_ids`. Under the log's lock."""
     active = filter(None, map(log.window.find, ids))
     found: dict[str, tuple[int, str | None]]
     found = {item.entry.id: (item.entry.seq, None) for item in active}

@@ -355,7 +355,7 @@ class Session:
             return [item.shown() for item in self.log.window.shown_items]
 
     async def known_ids(self, ids: Sequence[str]) -> dict[str, str | None]:
-        """Return which of the ids the log has, as `find_ids` does."""
+        """Return the answer of `find_ids`."""
         async with self.log.required():
             return await known_ids(ids, self.log)
 

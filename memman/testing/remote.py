@@ -345,7 +345,7 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
                 self.close_counter(counter)
 
     def _each(self, *answers: Answer) -> Iterator[tuple[_Price, Trial]]:
-        """Yield each API, sync and async, with a trial of its own."""
+        """Yield the sync and the async API, each with its own trial."""
         for door in _DOORS:
             with self._trial(*answers) as trial:
                 yield door(trial.meter), trial

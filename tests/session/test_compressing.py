@@ -95,7 +95,7 @@ def test_compression_is_held_back_once(memory):
     assert compressions(memory) == len(held) // 2 > 0
 
 
-def test_compression_by_hand_says_who_held_it_back(memory):
+def test_manual_compression_is_held_back_with_a_reason(memory):
     memory.update_config(auto_compress=False)
     fill(memory)
     memory.on("compressing", lambda event: event.hold("a deployment is running"))

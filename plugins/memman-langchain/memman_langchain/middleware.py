@@ -210,7 +210,7 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
     def _fit_again(
         self, request: _Request, refused: _Request, error: ContextOverflowError, refusals: int
     ) -> _Request:
-        """Return the request, shorter than the refused one. Raises the error if that is of no use."""
+        """Return a shorter request than the refused one. Raises the error if there is none."""
         price = _price(request)
         tokens = self.memory.count_tokens(refused.messages, **price).tokens
         said = f"context_length_exceeded: {error}"  # LangChain has classified it

@@ -77,7 +77,7 @@ def messages_of(context: Context, history: Sequence[HistoryMessage]) -> list[Any
 
 
 def named(plain: Sequence[Mapping[str, Any]], own: Sequence[Any]) -> list[HistoryMessage]:
-    """Return a client's own messages with ids by what they say, which `plain` has as plain data.
+    """Return a client's own messages with ids that follow from their content in `plain`.
 
     Clients add keys to a reply that they send back, and move the marks for a prompt cache.
     """

@@ -78,7 +78,7 @@ def prices_of(model: ModelRef) -> Prices | None:
 
 
 def window_of(model: ModelRef) -> Limits | None:
-    """Return a model's limits: its context, which the table has for half of them, is the only one known."""
+    """Return a model's limits, all of them its context; the table has it for half of the models."""
     found = _found(model)
     window = None if found is None else found.context_window
     return Limits(window, window, window, _SOURCE) if window else None

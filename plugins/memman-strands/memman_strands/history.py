@@ -117,7 +117,7 @@ class AgentHistory:
         return found
 
     async def _since(self, ids: Sequence[str], before: Sequence[str]) -> list[str] | None:
-        """Return the messages from which on the session is the agent's, whose messages have changed."""
+        """Return the ids at which the agent's part of the session begins, after its messages changed."""
         known = await logged_messages(self._memory, self.session_id, ids)
         has_begun_anew = None not in known.values()
         if not has_begun_anew and known.get(ids[0], "") is not None:
