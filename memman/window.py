@@ -14,7 +14,7 @@ too. Such a result is an exchange of its own, shown behind its call once more.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -171,14 +171,16 @@ class OpenCalls:
             if not turns:
                 self._turns.pop(key, None)
 
-    def first(self, call_id: str | None, name: str | None) -> WindowItem | None:
-        """Return the call that a result with this id answers, or without an id, of this name.
+    def first(self, result: Entry, taken: Container[str] = ()) -> WindowItem | None:
+        """Return the call that a result answers, by its id, or without one by its name.
 
-        A result without an id answers a call without one if there is any.
+        A result without an id answers a call without one if there is any. No call is one of those `taken`.
         """
+        call_id, name = result.call_id, result.name
         keys = [("bare", name), ("named", name)] if call_id is None else [("id", call_id)]
-        turns = next((self._turns[key] for key in keys if key in self._turns), None)
-        return turns[-1][1][0] if turns else None
+        turns = next((self._turns[key] for key in keys if key in self._turns), [])
+        waiting = (call for _, calls in reversed(turns) for call in calls)
+        return next((call for call in waiting if call.entry.id not in taken), None)
 
 
 def _keys(call: Entry) -> set[_Key]:
@@ -324,9 +326,9 @@ class _Pairing:
             self.missing.append(result)
         return None
 
-    def find_call(self, result: Entry) -> WindowItem | None:
+    def find_call(self, result: Entry, taken: Container[str] = ()) -> WindowItem | None:
         """Return the open call that a result answers, or the newest one with its id and another result."""
-        call = self.open_calls.first(result.call_id, result.name)
+        call = self.open_calls.first(result, taken)
         return call or (self._calls.get(result.call_id) if result.call_id else None)
 
     def is_late(self, call: WindowItem, result: Entry) -> bool:
@@ -433,7 +435,7 @@ class Window:
         """
         exchanges, state = self.exchanges, self.state
         if state is not None and state.state.text:
-            at = bisect_right(exchanges, state.item.position, key=_position_of)
+            at = bisect_right(exchanges, state.item.position, key=lambda one: one.items[0].position)
             exchanges = [*exchanges[:at], state.exchange, *exchanges[at:]]
         return _compaction_first(exchanges) if self.shares.get("summary") else exchanges
 
@@ -474,10 +476,13 @@ class Window:
         """Return the index of one of the items."""
         return bisect_left(self.items, item.position, key=_position)
 
-    def call_of(self, result: Entry) -> tuple[WindowItem | None, bool]:
-        """Return the call of a result to be added, and whether that is late."""
+    def call_of(self, result: Entry, taken: Container[str] = ()) -> tuple[WindowItem | None, bool]:
+        """Return the call of a result to be added, and whether that is late.
+
+        `taken` has the ids of calls whose results are about to be added before it.
+        """
         pairing = self._paired()
-        call = pairing.find_call(result)
+        call = pairing.find_call(result, taken)
         return call, call is not None and pairing.is_late(call, result)
 
     def is_unsettled_at(self, head: int) -> bool:
@@ -629,10 +634,6 @@ def _compaction_first(exchanges: list[Exchange]) -> list[Exchange]:
         elif item.compression is not None or not is_replaceable:
             first = each
     return others if first is None else [*others[:start], first, *others[start:]]
-
-
-def _position_of(exchange: Exchange) -> int:
-    return exchange.items[0].position
 
 
 def priced(items: Iterable[WindowItem], price: Price) -> list[WindowItem]:

@@ -68,8 +68,11 @@ class Additions:
             if repeated:
                 return repeated[entry.id]
             records = self._records(found)
-            if entry_id is not None and log.totals.era:
-                await self._refuse_deleted(entry_id)
+            # An entry of an earlier era may have had the id.
+            if named and log.totals.era and isinstance(await log.reader.hiding(identity), Deleted):
+                raise IdConflict(
+                    f"the id {entry_id!r} was deleted; nothing was changed. Give the entry another id"
+                )
             appended = await log.append(records, named=named)
             if appended.fresh:
                 self._report_altered(entry.id, new_entry.altered)
@@ -296,13 +299,6 @@ class Additions:
             f"the id {entry.id!r} was {'deleted' if gone else 'added before with other content'}; "
             "nothing was changed. Give each entry its own id, or leave ids to memman"
         )
-
-    async def _refuse_deleted(self, entry_id: str) -> None:
-        """Raise `IdConflict` if an entry of an earlier era with this id was deleted."""
-        if isinstance(await self._log.reader.hiding(entry_id), Deleted):
-            raise IdConflict(
-                f"the id {entry_id!r} was deleted; nothing was changed. Give the entry another id"
-            )
 
     async def _is_deleted(self, stored: Entry) -> bool:
         """Return whether an added entry was deleted. Under the lock, refreshed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
@@ -41,11 +41,7 @@ async def with_notes(
         entry = item.entry
         if entry.type != "tool_result" or item.answers:
             continue
-        call: Entry | None
-        if item.again is not None:
-            call, late, answer = item.again, True, _answer_of(batch.find(item.again.id))
-        else:
-            call, late, answer = await _call_of(entry, log)
+        call, late, answer = await _call_of(item, log, batch, answers)
         if call is not None:
             answering = msgspec.structs.replace(entry, name=entry.name or call.name)
             found[number] = noted(answering, call=call.id if late else "")
@@ -75,12 +71,19 @@ def _answer_of(call: WindowItem | None) -> Entry | None:
     return None if call is None or call.result is None else call.result.entry
 
 
-async def _call_of(result: Entry, log: SessionLog) -> tuple[Entry | None, bool, Entry | None]:
+async def _call_of(
+    added: WindowItem, log: SessionLog, batch: Window, taken: Container[str]
+) -> tuple[Entry | None, bool, Entry | None]:
     """Return the call of a result, whether the result is late, and the result that the call has already."""
-    item, late = log.window.call_of(result)
+    result, again = added.entry, added.again
+    item, late = log.window.call_of(result, taken)
+    if again is not None:
+        if item is None or item.result is not None or item.entry.id in taken:
+            return again, True, _answer_of(batch.find(again.id))
+        return item.entry, True, None  # an older call that waits for a result
     if item is None and result.call_id is not None and log.window.head:
         await log.refresh()
-        item, late = log.window.call_of(result)
+        item, late = log.window.call_of(result, taken)
         if item is None and log.window.epoch:  # the window may hide it
             answer = None
             for entry in reversed(History.of(await log.era()).entries()):

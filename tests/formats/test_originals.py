@@ -82,7 +82,8 @@ def without_repeats(memory: MemoryManager, batch: list[Message], form: str) -> l
         earlier = memory.get_messages(name, format=form)
     for message in batch:
         known = {entry.id for entry in memory.get_entries(name)} if earlier else set()
-        added = memory.add_messages(name, [copy.deepcopy(message)], format=form)
+        # A compression in between would hide calls that wait for results.
+        added = memory.add_messages(name, [copy.deepcopy(message)], format=form, compress=False)
         now = memory.get_messages(name, format=form)
         new = now[len(earlier) :]
         if new != [message]:  # a part of it, or nothing, is new
