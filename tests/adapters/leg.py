@@ -9,6 +9,7 @@ answered.
     holds: the number of the tool call that waits until it is cancelled, from 1; 0 for none
     text: the question of the turn
     is_cut: whether the turn is cancelled in the call that waits
+    small: the window of a second model, which answers every other turn; 0 for one model
 """
 
 from __future__ import annotations
@@ -99,26 +100,51 @@ class Conversation:
     """One session as this framework's agent has it."""
 
     def __init__(
-        self, kit: AdapterConformance, store: str, session: str, budget: int, holds: int
+        self, kit: AdapterConformance, store: str, session: str, budget: int, holds: int, small: int
     ) -> None:
         self._memory = kit.make_memory(budget, store)
         self._model = FakeModel(self._memory, kit.format, holds=holds, numbers=_NUMBERS)
+        self._models = [self._model]
+        if small:
+            self._models += [
+                FakeModel(self._memory, kit.format, limit=small, name="small", numbers=_NUMBERS)
+            ]
+        self._turn = 0
+        self._asked = 0  # how often a question was given
         self._driver = kit.start(self._memory, session, self._model)
 
     def run(self, text: str, is_cut: bool) -> dict[str, Any]:
         """Run a turn, and return what the model was sent in it."""
-        first = len(self._model.requests)
-        answer = asyncio.run(self._cut(text) if is_cut else self._driver.run(text))
-        requests = self._model.requests[first:]
+        model = self._models[self._turn % len(self._models)]
+        self._turn, self._asked = self._turn + 1, 1
+        if len(self._models) > 1:
+            self._driver.switch(model)
+        first, refused = len(model.requests), model.overflows
+        answer = asyncio.run(self._cut(text) if is_cut else self._answer(model, text))
+        requests = model.requests[first:]
         return {
             "answer": answer,
-            "results": self._model.results,
+            "model": model.name,
+            "refused": model.overflows - refused,
+            "asked": self._asked,
+            "results": [result for each in self._models for result in each.results],
             "requests": len(requests),
             "request": json.dumps(requests[-1].messages, default=str, ensure_ascii=False),
             "violations": [str(each) for request in requests for each in request.violations],
             "tokens": max(request.tokens for request in requests),
             "session": self._driver.session_id,
         }
+
+    async def _answer(self, model: FakeModel, text: str) -> str:
+        """Run a turn, and again after a refusal that ends the run, as the page of such a framework says."""
+        try:
+            return await self._driver.run(text)
+        except Exception as error:
+            if not model.overflows:
+                raise
+            self._memory.record_overflow(error, model=model.name, tokens=model.requests[-1].tokens)
+            self._asked += 1
+            return await self._driver.retry(text)
 
     async def _cut(self, text: str) -> None:
         """Run a turn that is cancelled in the tool call that waits."""
@@ -141,7 +167,8 @@ def main() -> None:
         asked = json.loads(line)
         key = (asked["store"], asked["session"])
         if key not in talks:
-            talks[key] = Conversation(kit, *key, asked["budget"], asked["holds"])
+            own = (asked[name] for name in ("budget", "holds", "small"))
+            talks[key] = Conversation(kit, *key, *own)
         print(json.dumps(talks[key].run(asked["text"], asked["is_cut"])), file=answers, flush=True)
 
 

@@ -27,13 +27,17 @@ FRAMEWORKS = (
 
 
 class Session:
-    """A session on a database, with a budget in tokens."""
+    """A session on a database, with a budget in tokens.
 
-    def __init__(self, folder: Path, budget: int, holds: int = 0) -> None:
+    `small` is the window of a second model, which answers every other turn; 0 for one model.
+    """
+
+    def __init__(self, folder: Path, budget: int, holds: int = 0, small: int = 0) -> None:
         self.store = str(folder / "moves.db")
         self.session = "customer-17"
         self.budget = budget
         self.holds = holds
+        self.small = small
 
 
 class Leg:

@@ -75,7 +75,7 @@ WINDOWS = {
         amazon.nova-pro-v1:0 300000 amazon.nova-2-lite-v1:0 1000000 us.amazon.nova-2-pro-v1:0 1000000
         nova-premier 1000000
     """,
-    "https://docs.ollama.com/context-length, https://lmstudio.ai/docs/app/advanced/per-model": """
+    "github.com: ollama/ollama/docs/context-length.mdx, zed-industries/zed/issues/33938": """
         qwen3:8b 4096 llama3.1:8b 4096 gemma3:27b 4096 ollama/gpt-oss:20b 4096
         lm_studio/qwen3-30b 4096
     """,
