@@ -476,6 +476,10 @@ class Window:
         """Return the index of one of the items."""
         return bisect_left(self.items, item.position, key=_position)
 
+    def open_call_of(self, result: Entry, taken: Container[str]) -> WindowItem | None:
+        """Return the call that waits for a result to be added; `taken` as for `call_of`."""
+        return self._paired().open_calls.first(result, taken)
+
     def call_of(self, result: Entry, taken: Container[str] = ()) -> tuple[WindowItem | None, bool]:
         """Return the call of a result to be added, and whether that is late.
 

@@ -170,12 +170,9 @@ class _Blanks:
         if isinstance(value, dict):
             return {key: self.unmarked(item) for key, item in value.items()}
         if isinstance(value, list):
-            return [self.unmarked(item) for item in value if not _is_empty(item)]
+            kept = (x for x in value if not (isinstance(x, dict) and x.get("text") == _EMPTY))
+            return [self.unmarked(item) for item in kept]
         return value
-
-
-def _is_empty(block: JSON) -> bool:
-    return isinstance(block, dict) and block.get("text") == _EMPTY
 
 
 def _joined(form: Format, pieces: list[JSONObject]) -> list[JSONObject]:

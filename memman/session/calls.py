@@ -75,12 +75,13 @@ async def _call_of(
     added: WindowItem, log: SessionLog, batch: Window, taken: Container[str]
 ) -> tuple[Entry | None, bool, Entry | None]:
     """Return the call of a result, whether the result is late, and the result that the call has already."""
-    result, again = added.entry, added.again
+    result = added.entry
+    if added.again is not None:
+        waiting = log.window.open_call_of(result, taken)
+        if waiting is not None:
+            return waiting.entry, True, None
+        return added.again, True, _answer_of(batch.find(added.again.id))
     item, late = log.window.call_of(result, taken)
-    if again is not None:
-        if item is None or item.result is not None or item.entry.id in taken:
-            return again, True, _answer_of(batch.find(again.id))
-        return item.entry, True, None  # an older call that waits for a result
     if item is None and result.call_id is not None and log.window.head:
         await log.refresh()
         item, late = log.window.call_of(result, taken)

@@ -393,17 +393,14 @@ def numbers_in(cursor: str, parts: int, store: str) -> tuple[int, ...]:
     if cursor == "":
         return (0,) * parts
     numbers = cursor.split(":") if isinstance(cursor, str) else []
-    if len(numbers) != parts or not all(map(_is_number, numbers)):
+    # No column holds more digits.
+    known = (n.isascii() and n.isdigit() and len(n) <= _MOST_DIGITS for n in numbers)
+    if len(numbers) != parts or not all(known):
         raise InvalidInput(
             f"{safe_repr(cursor, 80)} is not a cursor of the feed of {store}: pass the cursor of an item "
             'that it returned, or "" for the beginning'
         )
     return tuple(int(part) for part in numbers)
-
-
-def _is_number(part: str) -> bool:
-    """Return whether a store may have written this; no column holds more digits."""
-    return part.isascii() and part.isdigit() and len(part) <= _MOST_DIGITS
 
 
 def foreign_cursor(cursor: str, store: str) -> InvalidInput:

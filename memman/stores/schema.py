@@ -95,12 +95,6 @@ def create(db: Connection) -> None:
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-def distrust(db: Connection) -> None:
-    """Make a connection run no functions that the file's schema names, and check its pages."""
-    db.execute("PRAGMA trusted_schema = OFF")
-    db.execute("PRAGMA cell_size_check = ON")
-
-
 def strange_part(db: Connection, library: Library) -> str | None:
     """Return the table or index that differs from ours, or None. The search index may be missing."""
     tables = _parts_made_by(create, library)

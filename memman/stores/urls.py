@@ -80,12 +80,9 @@ def _in_file(path: str, create: bool, **options: Any) -> SQLiteStore:
             raise StoreError(f"cannot read {path}: {error.strerror or error}") from None
         if not size:
             raise StoreError(f"there is no database at {path}")
-    return (SQLiteStore if create or _writable(path) else SQLiteReader)(path, **options)
-
-
-def _writable(path: str) -> bool:
-    """Return whether this user may write to a file and create others in its folder, as SQLite must."""
-    return os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK)
+    # SQLite writes to the file, and creates others in its folder.
+    writes = create or all(os.access(p, os.W_OK) for p in (path, Path(path).absolute().parent))
+    return (SQLiteStore if writes else SQLiteReader)(path, **options)
 
 
 def _options(query: str) -> dict[str, Any]:
