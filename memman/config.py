@@ -99,18 +99,15 @@ def preset_named(strategy: str) -> Preset:
                 f"strategy={strategy!r}: only window takes a number, as in 'window(5)'"
             )
         return preset
-    size = preset.size if number is None else _size(strategy, number)
-    defaults = {"max_entries": size, **preset.defaults}
-    return msgspec.structs.replace(preset, size=size, defaults=defaults)
-
-
-def _size(strategy: str, number: str) -> int:
-    size = int(number) if re.fullmatch(r"[0-9]{1,15}", number.strip()) else 0
+    size = preset.size
+    if number is not None:
+        size = int(number) if re.fullmatch(r"[0-9]{1,15}", number.strip()) else 0
     if size < 1:
         raise ConfigError(
             f"strategy={strategy!r}: the n of window(n) is the number of entries that stay, at least 1"
         )
-    return size
+    defaults = {"max_entries": size, **preset.defaults}
+    return msgspec.structs.replace(preset, size=size, defaults=defaults)
 
 
 class _ByPreset:
@@ -355,6 +352,11 @@ def resolve_budget(
     if ratio < 1 and "target_ratio" not in config.given:
         ratio = default_target(max_tokens)
     target = int(ratio * max_tokens) if target_tokens is None else target_tokens
+    # The outline: half as many again in a small budget, none in a tiny one, at most a third of the target.
+    # A target given by hand is the budget, if it is smaller.
+    given = min(max_tokens, target_tokens or max_tokens)
+    share = config.state_ratio * max(given, min(1.5 * given, 1.5 * _SMALL_BUDGET))
+    state_tokens = min(int(share), target // 3, _MOST_STATE)
     return Budget(
         max_tokens=max_tokens,
         usable=usable,
@@ -366,9 +368,7 @@ def resolve_budget(
         compression_ratio=config.compression_ratio,
         summary_tokens=min(int(config.max_summary_ratio * target), _MOST_SUMMARY),
         entry_tokens=min(int(config.max_entry_ratio * max_tokens), _MOST_ENTRY),
-        state_tokens=_state_tokens(
-            config.state_ratio, min(max_tokens, target_tokens or max_tokens), target
-        ),
+        state_tokens=state_tokens if state_tokens >= LEAST_STATE else 0,
     )
 
 
@@ -378,16 +378,6 @@ def default_target(max_tokens: int) -> float:
         if max_tokens < high:
             return share - (share - less) * max(0, max_tokens - low) / (high - low)
     return _TARGETS[-1][1]
-
-
-def _state_tokens(ratio: float, budget: int, target: int) -> int:
-    """Return the tokens of the outline: half as many again in a small budget, or none in a tiny one.
-
-    At most a third of the target. A target given by hand is the budget, if it is smaller.
-    """
-    small = min(1.5 * budget, 1.5 * _SMALL_BUDGET)
-    tokens = min(int(ratio * max(budget, small)), target // 3, _MOST_STATE)
-    return tokens if tokens >= LEAST_STATE else 0
 
 
 def room_of(config: MemoryConfig, limits: tuple[int, int, int] | None) -> int:
@@ -508,7 +498,16 @@ def _check_prompt(prompt: Any) -> None:
         raise ConfigError(f"summary_prompt must be a template, a function or None, not {kind}")
     if not is_encodable(prompt):
         raise ConfigError("summary_prompt has a lone surrogate")
-    found = _placeholders(prompt)
+    try:
+        fields = [field for field in Formatter().parse(prompt) if field[1] is not None]
+    except ValueError as error:
+        raise ConfigError(
+            f"summary_prompt is not a template: {error}; double a brace that is text"
+        ) from None
+    found = [
+        f"{name}{f'!{how}' if how else ''}{f':{spec}' if spec else ''}"  # as written
+        for _, name, spec, how in fields
+    ]
     if unknown := [name for name in found if name not in PROMPT_FIELDS]:
         known = ", ".join([f"{{{name}}}" for name in PROMPT_FIELDS])
         raise ConfigError(
@@ -517,20 +516,6 @@ def _check_prompt(prompt: Any) -> None:
         )
     if "content" not in found:
         raise ConfigError("summary_prompt lacks the placeholder {content} for the material")
-
-
-def _placeholders(template: str) -> list[str]:
-    """Return the placeholders of a template, as written."""
-    try:
-        fields = [field for field in Formatter().parse(template) if field[1] is not None]
-    except ValueError as error:
-        raise ConfigError(
-            f"summary_prompt is not a template: {error}; double a brace that is text"
-        ) from None
-    return [
-        f"{name}{f'!{how}' if how else ''}{f':{spec}' if spec else ''}"
-        for _, name, spec, how in fields
-    ]
 
 
 def _parsed(name: str, variable: str, text: str) -> Any:

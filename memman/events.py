@@ -647,10 +647,13 @@ def _remote(item: FeedItem) -> Event:
 def as_ag_ui(event: Event) -> dict[str, Any]:
     """Return an event as an event of the type CUSTOM of the AG-UI protocol, ready for JSON.
 
-    Its name is `memman.` and that of the signal, such as `memman.compressed`; `value` has the fields.
+    Its name is `memman.` and that of the signal, such as `memman.compressed`; `value` has the fields
+    without the texts of a whole window: `replacements`, `state` and the entries of a plan.
     """
     value = msgspec.json.decode(msgspec.json.encode(event, enc_hook=str))
-    return {"type": "CUSTOM", "name": f"memman.{SIGNALS[type(event)].name}", "value": value}
+    value.get("plan", {}).pop("entries", None)
+    kept = {name: value[name] for name in value if name not in ("replacements", "state")}
+    return {"type": "CUSTOM", "name": f"memman.{SIGNALS[type(event)].name}", "value": kept}
 
 
 def event_of(session_id: str, seq: int, record: Record) -> Event:

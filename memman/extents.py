@@ -6,7 +6,6 @@ values. Each container is measured once, so the time is linear in the size in me
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from memman.errors import InvalidInput
@@ -59,7 +58,8 @@ class _Measure:
         values, characters, levels = len(container), 0, 0
         if values > self._values:
             self._refuse(f"more than {self._values:,} values, the limit")
-        for item in _items(container):
+        keyed = isinstance(container, dict)
+        for item in (*container, *container.values()) if keyed else container:
             if isinstance(item, str):
                 characters += len(item)
             elif isinstance(item, _CONTAINERS):
@@ -75,8 +75,3 @@ class _Measure:
 
     def _refuse(self, fault: str) -> None:
         raise InvalidInput(f"{self._what}: {fault}")
-
-
-def _items(container: Any) -> Iterable[Any]:
-    """Return the items of a container, with the keys of a dict."""
-    return (*container, *container.values()) if isinstance(container, dict) else container

@@ -7,6 +7,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,7 +31,7 @@ class NewFile:
         """Create the temporary file. Raises `OSError`."""
         before = self._mode_before()
         try:
-            self._file = open(self._part, "xb", opener=_opened_privately)  # noqa: SIM115 - closed by `commit` and `abandon`
+            self._file = open(self._part, "xb", opener=partial(os.open, mode=_PRIVATE))  # noqa: SIM115 - closed by `commit` and `abandon`
         except FileNotFoundError as error:
             # The folder is missing: the error names it, not the temporary file.
             raise FileNotFoundError(
@@ -87,7 +88,3 @@ def make_private(path: str) -> None:
     with suppress(FileExistsError):
         # A dangling link is resolved, or a database would be created with other permissions.
         os.close(os.open(Path(path).resolve(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
-
-
-def _opened_privately(path: str, flags: int) -> int:
-    return os.open(path, flags, _PRIVATE)

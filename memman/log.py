@@ -291,14 +291,9 @@ class History:
                 changes = {"restored": restored, "restored_tokens": _tokens(back)}
             case _:
                 return record
-        return msgspec.structs.replace(record, **changes, state=self._state_after(record))
-
-    def _state_after(self, record: Record) -> State | None:
-        """Return the outline after a record that dissolves compressions.
-
-        It is that of the newest compression that stays in force, without the entries that go.
-        """
-        return next(reversed(self._states_after(record).values()), None)
+        # The outline of the newest compression that stays in force, without the entries that go.
+        state = next(reversed(self._states_after(record).values()), None)
+        return msgspec.structs.replace(record, **changes, state=state)
 
     def _states_after(self, record: Record) -> dict[str, State | None]:
         """Return the outlines of the compressions that a record leaves in force, by id, the newest last.

@@ -470,28 +470,24 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
             latest = {name: each for name, each in latest.items() if name != key}
             latest[key] = _last_request(record, last)
         named = filter(None, (*self.responses, record.identity))
+        sums, calls = self.reported, record.calls
         return msgspec.structs.replace(
             self,
             usage=record,
             learned=learned,
             spend=self.spend.with_request(record.charge),
-            reported=_plus_report(self.reported, record),
+            reported=ReportedTokens(
+                requests=sums.requests + 1,
+                input=sums.input + sum(call.input_tokens for call in calls),
+                cached=sums.cached + sum(call.cached_tokens for call in calls),
+                written=sums.written + sum(call.cache_written_tokens for call in calls),
+                output=sums.output + sum(call.output_tokens for call in calls),
+                breaks=sums.breaks + record.broke_cache,
+            ),
             latest=latest,
             reported_at=seq,
             responses=tuple(named)[-_MOST_RESPONSES:],
         )
-
-
-def _plus_report(sums: ReportedTokens, record: UsageReported) -> ReportedTokens:
-    calls = record.calls
-    return ReportedTokens(
-        requests=sums.requests + 1,
-        input=sums.input + sum(call.input_tokens for call in calls),
-        cached=sums.cached + sum(call.cached_tokens for call in calls),
-        written=sums.written + sum(call.cache_written_tokens for call in calls),
-        output=sums.output + sum(call.output_tokens for call in calls),
-        breaks=sums.breaks + record.broke_cache,
-    )
 
 
 def _last_request(record: UsageReported, before: LastRequest | None) -> LastRequest:

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from memman.core.methods import AsyncMethods
 from memman.entries import Entry
 from memman.errors import SessionNotFound
-from memman.results import Context
+from memman.results import Context, Source
 
 _logger: Final = logging.getLogger("memman")
+T = TypeVar("T")
 _GONE: Final = "no longer in the framework's history"
 
 
@@ -53,8 +54,7 @@ def named_by_content(messages: Iterable[Mapping[str, Any]], prefix: str) -> list
     for message in messages:
         text = json.dumps(message, sort_keys=True, default=repr)
         times[text] += 1
-        name = f"{times[text]} {text}".encode()
-        id_ = prefix + blake2b(name, digest_size=12).hexdigest()
+        id_ = prefix + digest_of(f"{times[text]} {text}")
         found.append(HistoryMessage(id_, message, is_result=message.get("role") == "tool"))
     return found
 
@@ -163,8 +163,7 @@ class HistoryMirror:
         ]
         if inserted:
             behind = history[inserted[0] :]
-            moved = (message.id for message in behind)
-            await retract_messages(self._memory, self._session_id, moved, _GONE)
+            await retract_messages(self._memory, self._session_id, [m.id for m in behind], _GONE)
             await self.add(behind)
 
     async def _hidden(self, unseen: set[str]) -> set[str]:
@@ -217,6 +216,22 @@ async def _stored(
     with suppress(SessionNotFound):
         return await memory.get_entries(session_id, since=since)
     return []
+
+
+def native_of(source: Source, own: Mapping[str, T]) -> T | None:
+    """Return the framework's own message behind a message of a context, None if memman altered it.
+
+    Args:
+        source: that of the message, in `Context.sources`.
+        own: the framework's messages by their ids.
+    """
+    names = set(map(message_id, source.entries))
+    return own.get(names.pop()) if source.unaltered and len(names) == 1 else None
+
+
+def digest_of(text: str, size: int = 12) -> str:
+    """Return a digest of a text, as the id of a message that has none: `size` bytes in hexadecimal."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 
 def message_id(entry_id: str) -> str:

@@ -3,22 +3,55 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from cachetools import LRUCache, cached
 
 from memman.core.methods import AsyncMethods
 from memman.errors import ConfigError, InvalidInput, SessionNotFound
+from memman.manager import MemoryManager
 from memman.results import Context
 
 _logger: Final = logging.getLogger("memman")
-MOST_REFUSALS: Final = 10
-"""Of one request: each makes the next attempt at least a quarter shorter."""
+_MOST_REFUSALS: Final = 10  # of one request: each makes the next attempt at least a quarter shorter
 _MOST_SESSIONS: Final = 1_000
 
 T = TypeVar("T")
+
+
+def methods_of(memory: object) -> AsyncMethods:
+    """Return the methods of a manager to await, `memory.aio`.
+
+    Raises:
+        InvalidInput: it is no manager.
+    """
+    found = getattr(memory, "aio", None)
+    if not isinstance(found, AsyncMethods):
+        raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
+    return found
+
+
+class Run(Protocol):
+    """Runs a coroutine over the methods of a manager in the caller's thread, without an event loop."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], /) -> T: ...
+
+
+def blocking(memory: object) -> tuple[AsyncMethods, Run]:
+    """Return what a framework without async needs for this module: `run(requests.build(...))`.
+
+    Returns:
+        The methods of a manager, and what runs coroutines over them.
+
+    Raises:
+        InvalidInput: it is no `MemoryManager`.
+    """
+    if not isinstance(memory, MemoryManager):
+        raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
+    return memory._methods, memory._runtime.run  # noqa: SLF001 - no other part of memman gives them away
 
 
 def kept_by_session(make: Callable[[str], T]) -> Callable[[str], T]:
@@ -33,6 +66,7 @@ def kept_by_session(make: Callable[[str], T]) -> Callable[[str], T]:
     return cached(made, lock=Lock())(make)
 
 
+@dataclass
 class ModelRequests:
     """The requests of one session, one after the other.
 
@@ -40,37 +74,38 @@ class ModelRequests:
 
     Args:
         memory: the methods of a manager, `memory.aio`.
-        session_id: the session.
+        session_id: the session; "" for requests that no session has, whose usage is not recorded.
+        model: the model of the last request.
+        tokens: the tokens of the last request, 0 before the first.
     """
 
-    def __init__(self, memory: AsyncMethods, session_id: str) -> None:
-        self._memory = memory
-        self._session_id = session_id
-        self.model: str | None = None
-        """The model of the last request."""
-        self.tokens = 0
-        """The tokens of the last request, 0 before the first."""
-        self._refused, self._refusals = 0, 0  # the tokens of the last refused request; how often
+    memory: AsyncMethods
+    session_id: str
+    model: str | None = None
+    tokens: int = 0
+    _refused: int = field(default=0, init=False)  # the tokens of the last refused request
+    _refusals: int = field(default=0, init=False)  # how often it was refused
 
-    async def build(
-        self, model: str | None, *, window: int | None = None, **options: Any
-    ) -> Context:
+    async def build(self, model: object, *, window: object = None, **options: Any) -> Context:
         """Return the session's context for a model, an empty one without a session.
 
-        Args:
-            model: the name that the framework sends, None if it has none.
-            window: the tokens of the model's window, if the framework knows them.
-            options: other arguments of `build_context`.
-        """
-        context = await self._memory.build_context(
-            self._session_id, model=model, window=window, missing_ok=True, **options
-        )
-        self.sent(model, context)
-        return context
+        What is no name or no number of tokens counts as unknown: the models of an application, and those of
+        its tests, may have anything there.
 
-    def sent(self, model: str | None, context: Context) -> None:
-        """Note a request that was built otherwise, as by `fit_messages`."""
-        self.model, self.tokens = model, context.tokens.tokens
+        Args:
+            model: the name that the framework sends.
+            window: the tokens of the model's window, if the framework knows them.
+            options: other arguments of `build_context`; with `messages`, which are fitted by themselves, of
+                `fit_messages`.
+        """
+        options["model"] = self.model = model if isinstance(model, str) and model else None
+        options["window"] = window if isinstance(window, int) and window > 1 else None  # no bool
+        if "messages" in options:
+            context = await self.memory.fit_messages(**options)
+        else:
+            context = await self.memory.build_context(self.session_id, missing_ok=True, **options)
+        self.tokens = int(context.tokens)
+        return context
 
     async def is_too_long(self, error: BaseException | str, *, is_known: bool = False) -> bool:
         """Learn from the refusal of the last request; return whether to build and send it again, shorter.
@@ -80,20 +115,22 @@ class ModelRequests:
             is_known: whether the framework itself has classified it as a refusal for length.
         """
         said = f"context_length_exceeded: {error}" if is_known else error
-        is_again = self.tokens < self._refused  # else it is another request
+        is_again = self.tokens <= self._refused  # else it is another request
         self._refused, self._refusals = self.tokens, self._refusals + 1 if is_again else 1
         try:
-            found = await self._memory.record_overflow(
+            found = await self.memory.record_overflow(
                 said, model=self.model, tokens=self.tokens or None
             )
         except ConfigError as fault:
             _logger.warning("the limit in a refusal cannot be kept: %s", fault)
             return False
-        return found.limits is not None and self._refusals <= MOST_REFUSALS
+        return found.limits is not None and self._refusals <= _MOST_REFUSALS
 
     async def record_usage(self, usage: Any = None, **tokens: int | None) -> None:
         """Record the usage of the last request, as the manager's method does; never fail because of it."""
+        if not self.session_id:
+            return
         try:
-            await self._memory.record_usage(self._session_id, usage, model=self.model, **tokens)
+            await self.memory.record_usage(self.session_id, usage, model=self.model, **tokens)
         except (InvalidInput, SessionNotFound) as error:  # the run matters more
             _logger.warning("the usage of a response was not recorded: %s", error)

@@ -32,11 +32,6 @@ def packing_for(name: str, wanted: str | None) -> Packing:
     return cast("Packing", wanted)
 
 
-def packing_of(start: bytes) -> Packing:
-    """Return the packing of a file by its first bytes."""
-    return next((how for magic, how in _MAGICS.items() if start.startswith(magic)), "none")
-
-
 def packed(out: BinaryIO, packing: Packing) -> BinaryIO:
     """Return a stream that packs into `out`; closing it leaves `out` open."""
     if packing == "gzip":
@@ -57,7 +52,8 @@ class Unpacked:
     def __init__(self, source: BinaryIO, limits: ArchiveLimits) -> None:
         self._limits = limits
         self._file = _LimitedFile(source, limits)
-        self.packing = packing_of(self._file.start)
+        kinds = (how for magic, how in _MAGICS.items() if self._file.start.startswith(magic))
+        self.packing: Packing = next(kinds, "none")
         self.broken = False  # whether unpacking failed
         self._unpacked = 0
         self._stream, self._errors = self._opened()
@@ -100,7 +96,12 @@ class _LimitedFile(io.RawIOBase):
     def __init__(self, source: BinaryIO, limits: ArchiveLimits) -> None:
         self._source = source
         self._limits = limits
-        self.start = self._rest = _read_start(source)
+        start = b""  # as many bytes as a magic number has; a pipe may return fewer at a time
+        while len(start) < MAGIC_BYTES and (more := source.read(MAGIC_BYTES - len(start))):
+            if not isinstance(more, bytes):
+                raise InvalidInput("an archive is bytes: open its file in binary mode, 'rb'")
+            start += more
+        self.start = self._rest = start
         self.taken = 0
 
     def readable(self) -> bool:
@@ -114,16 +115,6 @@ class _LimitedFile(io.RawIOBase):
         if self.taken > self._limits.file_bytes:
             raise StateError([_too_large("the file is larger", "file_bytes", self._limits)])
         return size
-
-
-def _read_start(source: BinaryIO) -> bytes:
-    """Return the first bytes, as many as a magic number has; a pipe may return fewer at a time."""
-    start = b""
-    while len(start) < MAGIC_BYTES and (more := source.read(MAGIC_BYTES - len(start))):
-        if not isinstance(more, bytes):
-            raise InvalidInput("an archive is bytes: open its file in binary mode, 'rb'")
-        start += more
-    return start
 
 
 def _too_large(what: str, name: str, limits: ArchiveLimits) -> str:

@@ -117,7 +117,14 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.text[:head]}\n{notice}\n{self.text[len(self.text) - tail :]}"
 
     def _notice(self, cut: int, gone: Iterable[Part]) -> str:
-        removed = [lost.spelled(self.with_alts) for lost in _together(gone, self.lost)]
+        # Those that were removed earlier were behind them.
+        every = [*map(_lost_part, gone), *self.lost]
+        removed: list[str] = []
+        for kind in dict.fromkeys([one.kind for one in every]):
+            same = [one for one in every if one.kind == kind]
+            alts = tuple(word for one in same for word in one.alts)
+            together = _Lost(kind, sum(one.count for one in same), alts)
+            removed.append(together.spelled(self.with_alts))
         clauses = [f"took out {', '.join(removed)}"] if removed else []
         if cut or not removed:
             clauses.append(f"cut {cut} of {self.length} characters here")
@@ -278,17 +285,6 @@ def _lost_in(notice: re.Match[str]) -> tuple[_Lost, ...]:
         _Lost(kind, int(count), tuple(alts.split("; ")) if alts else ())
         for count, kind, alts in _ONE_LOST.findall(notice["lost"] or "")
     )
-
-
-def _together(gone: Iterable[Part], lost: Iterable[_Lost]) -> list[_Lost]:
-    """Return the parts removed now and those removed earlier, which were behind them, by kind."""
-    every = [*map(_lost_part, gone), *lost]
-    found: list[_Lost] = []
-    for kind in dict.fromkeys([one.kind for one in every]):
-        same = [one for one in every if one.kind == kind]
-        alts = tuple(word for one in same for word in one.alts)
-        found.append(_Lost(kind, sum(one.count for one in same), alts))
-    return found
 
 
 def _lost_part(part: Part) -> _Lost:

@@ -89,7 +89,8 @@ def _fault(before: View, after: object) -> str:
             return f"a view that removed {named}, which is {group.status}, or a part of it"
         if statuses.get(tuple(map(id, group.window_items))) != group.status:
             return f"a view that split or joined {named}, or changed its status"
-        if group.status == "protected" and not all(map(_only_clipped, filter(None, items))):
+        whole = (i.method is None or (i.method == "clip" and not i.pinned) for i in items if i)
+        if group.status == "protected" and not all(whole):
             return f"a view that replaced an entry in {named}, which is protected"
     if after.tokens > before.tokens:
         return f"a view with {after.tokens} tokens, more than the {before.tokens} before"
@@ -105,10 +106,6 @@ def _in_place(item: Item) -> bool:
         getattr(entry, name) == getattr(original, name)
         for name in ("type", "role", "call_id", "name", "message_id")
     )
-
-
-def _only_clipped(item: Item) -> bool:
-    return item.method is None or (item.method == "clip" and not item.pinned)
 
 
 def replacements_of(view: View) -> tuple[Replacement, ...]:

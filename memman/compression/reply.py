@@ -57,7 +57,9 @@ def fault_of(reply: SummaryReply, request: SummaryRequest) -> str:
         return "the summarizer refused in its reply"
     if _is_tool_syntax(text):
         return "the summary was a tool call"
-    if _is_echo(text, request.instruction or request.prompt):
+    # It contains our delimiters, or begins as the prompt does.
+    begin = (request.instruction or request.prompt).strip()[:_ECHO_CHARS]
+    if CONVERSATION in text or text.startswith(begin):
         return "the summary was the prompt itself"
     return ""
 
@@ -81,11 +83,6 @@ def _is_call(value: Any) -> bool:
     if value.get("type") in ("tool_use", "function_call"):
         return True
     return not value.keys().isdisjoint(_NAME_KEYS) and not value.keys().isdisjoint(_ARGUMENT_KEYS)
-
-
-def _is_echo(text: str, prompt: str) -> bool:
-    """Return True if a reply contains our delimiters or begins as the prompt does."""
-    return CONVERSATION in text or text.startswith(prompt.strip()[:_ECHO_CHARS])
 
 
 # ---------------------------------------------------------------- refusals in words

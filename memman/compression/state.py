@@ -70,13 +70,18 @@ def carry(
     if tokens >= LEAST_TOKENS:
         state, chosen = _fitted(state, choice, room, tokens, count)
     kept = choice.kept(max(_LEAST_ROOM, int(max(tokens, memory) * _CHARS)), chosen)
-    items, sources = _packed(kept, chosen)
+    in_text = set(map(id, chosen))
+    numbers: dict[str, int] = {}  # the table of ids that the items refer to
+    items: list[StateItem] = []
+    for found in kept:
+        sources = [numbers.setdefault(name, len(numbers)) for name in found.ids]
+        items.append(item_of(found, sources, id(found) in in_text))
     values = dict.fromkeys(fold.values)
     there = view.values.union(other_values(state.text), (found.text for found in chosen))
     return msgspec.structs.replace(
         state,
-        items=items,
-        sources=sources,
+        items=tuple(items),
+        sources=tuple(numbers),
         values=len(values),
         kept=sum(value in there for value in values),
     )
@@ -113,16 +118,3 @@ def _fitted(
         if best and (turn >= _COUNTS or room <= least):
             break
     return state, best
-
-
-def _packed(
-    kept: Sequence[Found], chosen: Sequence[Found]
-) -> tuple[tuple[StateItem, ...], tuple[str, ...]]:
-    """Return the items, and the table of ids that they refer to."""
-    shown = set(map(id, chosen))
-    numbers: dict[str, int] = {}
-    items: list[StateItem] = []
-    for found in kept:
-        sources = [numbers.setdefault(name, len(numbers)) for name in found.ids]
-        items.append(item_of(found, sources, id(found) in shown))
-    return tuple(items), tuple(numbers)

@@ -364,7 +364,9 @@ def view_of(window: Window, goal: Goal) -> View:
     target less the room for a summary.
     """
     exchanges, budget = window.exchanges, goal.budget
-    question, last = _question_in(exchanges), len(exchanges) - 1
+    numbers = reversed(range(len(exchanges)))
+    asked = (n for n in numbers if any(item.is_users for item in exchanges[n].items))
+    question, last = next(asked, -1), len(exchanges) - 1
     statuses = [
         _status(exchange, number, question, last) for number, exchange in enumerate(exchanges)
     ]
@@ -401,11 +403,3 @@ def _status(exchange: Exchange, number: int, question: int, last: int) -> GroupS
     if number == last:
         return "newest"
     return "protected" if number == question else "old"
-
-
-def _question_in(exchanges: Sequence[Exchange]) -> int:
-    """Return the index of the exchange with the newest user message; -1 if there is none."""
-    for number in reversed(range(len(exchanges))):
-        if any(item.is_users for item in exchanges[number].items):
-            return number
-    return -1

@@ -45,7 +45,14 @@ class TokenCounting(msgspec.Struct, frozen=True):
         if isinstance(content, Sequence) and all(isinstance(item, Entry) for item in content):
             tokens = sum(counter.recount(entry) for entry in content)
             return counter.total(tokens + self._extra())
-        return counter.total(self._of_messages(content))
+        plain = plain_messages(whole(content))
+        form = self._resolver.detected(plain)
+        make_entry = self._shared.make_entry(counter)
+        window = _window_of([make_entry(new_entry) for new_entry in form.parse(plain)])
+        rendering = rendering_in(form, counter)
+        rendering.update(window)
+        given = sum(price_given(self._system, self._tools, counter, form))
+        return counter.total(window.tokens + rendering.added + rendering.edges + given)
 
     def _extra(self) -> int:
         """Return the tokens of system prompt and tools if the content is not a request."""
@@ -53,17 +60,6 @@ class TokenCounting(msgspec.Struct, frozen=True):
         return prompt + (
             self._counter.tools_cached(self._tools, self._shared.format) if self._tools else 0
         )
-
-    def _of_messages(self, messages: Any) -> int:
-        """Return the tokens of a provider's messages with their framing."""
-        plain = plain_messages(whole(messages))
-        form = self._resolver.detected(plain)
-        make_entry = self._shared.make_entry(self._counter)
-        window = _window_of([make_entry(new_entry) for new_entry in form.parse(plain)])
-        rendering = rendering_in(form, self._counter)
-        rendering.update(window)
-        given = sum(price_given(self._system, self._tools, self._counter, form))
-        return window.tokens + rendering.added + rendering.edges + given
 
     async def count_exactly(self, content: Any) -> TokenCount | None:
         """Return the provider's count of a request with this content; None if it has none."""

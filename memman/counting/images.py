@@ -196,11 +196,6 @@ def _gemini(width: int, height: int, _detail: str) -> int:
     return 258 * ceil(width / side) * ceil(height / side)
 
 
-def _gemini_3(_width: int, _height: int, _detail: str) -> int:
-    """Google: 1,120 at the default media resolution, whatever the size."""
-    return 1_120
-
-
 _FORMULAS: Final[tuple[tuple[re.Pattern[str], Callable[[int, int, str], int]], ...]] = tuple(
     (re.compile(pattern), formula)
     for pattern, formula in (
@@ -214,7 +209,8 @@ _FORMULAS: Final[tuple[tuple[re.Pattern[str], Callable[[int, int, str], int]], .
         (r"gpt-5|chatgpt-5", partial(_tiles, 70, 140)),
         (r"o\d|computer-use", partial(_tiles, 75, 150)),
         (r"gpt|chatgpt", partial(_tiles, 85, 170)),
-        (r"gemini-[3-9]", _gemini_3),
+        # Google: at the default media resolution, whatever the size.
+        (r"gemini-[3-9]", lambda _width, _height, _detail: 1_120),
         (r"gemini", _gemini),
         # Opus 4.7 and later see more of an image; for others of their generation it is the safe side.
         (r"claude-\w+-(4-[789]|[5-9])|claude-[5-9]", partial(_area, 2_576, 4_784)),

@@ -79,9 +79,16 @@ def model_ref(model: str) -> ModelRef:
     while len(text) <= _LONGEST and (step := _step(text, provider)) is not None:
         text, provider, found = step[0].strip(), *step[1:]
         region = found or region
-    name = _canonical(text)
+    # The spelling of the vendor.
+    if vertex := re.fullmatch(_VERTEX_VERSION, text):
+        text = f"{vertex[1]}-{vertex[2]}"
+    if text.startswith("gpt-35"):  # a deployment's name on Azure may have no dot
+        text = f"gpt-3.5{text.removeprefix('gpt-35')}"
+    if text.startswith("claude-"):  # Anthropic's have none, others write claude-sonnet-4.5
+        text = re.sub(r"(?<=\d)\.(?=\d)", "-", text)
+        text = re.sub(r"-v\d(?=-\d{8}$)", "", text)  # Vertex AI: claude-3-5-sonnet-v2@20241022
     return ModelRef(
-        name=name, provider=provider, given=model, family=family_of(name), region=region
+        name=text, provider=provider, given=model, family=family_of(text), region=region
     )
 
 
@@ -200,15 +207,3 @@ def _versioned(text: str, provider: str | None) -> _Step | None:
     if found is None or found[2].isdigit():
         return None  # a number becomes part of the name
     return found[1], provider or "vertex_ai", None
-
-
-def _canonical(name: str) -> str:
-    """Return a name in its vendor's spelling."""
-    if found := re.fullmatch(_VERTEX_VERSION, name):
-        name = f"{found[1]}-{found[2]}"
-    if name.startswith("gpt-35"):  # a deployment's name on Azure may have no dot
-        name = f"gpt-3.5{name.removeprefix('gpt-35')}"
-    if name.startswith("claude-"):  # Anthropic's have none, others write claude-sonnet-4.5
-        name = re.sub(r"(?<=\d)\.(?=\d)", "-", name)
-        name = re.sub(r"-v\d(?=-\d{8}$)", "", name)  # Vertex AI: claude-3-5-sonnet-v2@20241022
-    return name

@@ -41,7 +41,8 @@ def render_tools(tools: Sequence[Tool], rendering: Rendering) -> str:
     if rendering == "typescript":
         return namespace(tools)
     if rendering == "words":
-        return " ".join(word for tool in tools for word in _words(tool))
+        words = ((tool.name, tool.description, *_described(tool.schema)) for tool in tools)
+        return " ".join(word for texts in words for word in texts if word)
     if rendering == "spaced":
         wrapped = [{"type": "function", "function": _plain(tool)} for tool in tools]
         return msgspec.json.format(compact(wrapped), indent=0)  # on one line, with spaces
@@ -54,10 +55,6 @@ def _plain(tool: Tool) -> dict[str, Any]:
         "description": tool.description or "",
         "parameters": dict(tool.schema),
     }
-
-
-def _words(tool: Tool) -> list[str]:
-    return [word for word in (tool.name, tool.description, *_described(tool.schema)) if word]
 
 
 def _described(schema: Any) -> list[str]:

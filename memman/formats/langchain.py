@@ -272,10 +272,8 @@ def _call_block(call: Call) -> JSONObject | None:
 
 
 def _wire_call(call: Call, extras: list[str]) -> JSONObject:
-    entry = call.entry
-    arguments = arguments_object(entry, extras)
-    base = {"name": entry.name or "tool", "args": arguments, "id": call.unique_id}
-    return {**base, "type": "tool_call"}
+    name, arguments = call.entry.name or "tool", arguments_object(call.entry, extras)
+    return {"name": name, "args": arguments, "id": call.unique_id, "type": "tool_call"}
 
 
 def _wire_invalid(call: Call) -> JSONObject:

@@ -100,8 +100,10 @@ class MistralFormat(ChatFormat):
         """
         if not self._are_chat(messages):
             return 0
+        # Only this API has these types of chunks, and a list of thoughts.
         chunks = _inside(messages, "content")
-        if any("prefix" in item for item in messages) or any(map(_is_own, chunks)):
+        own = (c.get("type") in _CHUNKS or isinstance(c.get("thinking"), list) for c in chunks)
+        if any("prefix" in item for item in messages) or any(own):
             return 5
         ids = [call.get("id") for call in _inside(messages, "tool_calls")]
         return 4 if ids and all(isinstance(each, str) and _ID.match(each) for each in ids) else 0
@@ -158,8 +160,3 @@ def _inside(messages: Sequence[JSON], key: str) -> Iterator[JSONObject]:
         found = message.get(key)
         if isinstance(found, list):
             yield from (each for each in found if isinstance(each, dict))
-
-
-def _is_own(chunk: JSONObject) -> bool:
-    """Return True if a chunk has a type that only this API has; its thoughts are a list."""
-    return chunk.get("type") in _CHUNKS or isinstance(chunk.get("thinking"), list)

@@ -199,9 +199,8 @@ def plain_message(index: int, message: Any, inside: bool) -> Any:
     else:
         plain = message
     if not isinstance(plain, Mapping):
-        advice = advice_for(message)
-        if advice:
-            raise FormatError(f"message {index}: {advice}", index)
+        if framework := _BY_PACKAGE.get(type(message).__module__.partition(".")[0]):
+            raise FormatError(f"message {index}: it is {_advice(*framework)}", index)
         raise FormatError(
             f"message {index} must be a dict or an SDK's message object, "
             f"not {type(message).__name__}"
@@ -400,13 +399,6 @@ def log_of(messages: Sequence[Any]) -> tuple[str, bool]:
         name for name, keys in _OTHER_LOGS.items() if any(keys <= item.keys() for item in items)
     )
     return next(others, ""), False
-
-
-def advice_for(message: object) -> str:
-    """Return advice for an object of another framework, "" if its package is unknown."""
-    module = type(message).__module__
-    found = _BY_PACKAGE.get(module.partition(".")[0])
-    return f"it is {_advice(*found)}" if found else ""
 
 
 def fault_in(message: Mapping[str, Any]) -> str:

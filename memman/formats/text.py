@@ -75,7 +75,10 @@ class TextFormat(SeparateMessages):
     def render(self, turn: Turn) -> Rendered:
         """Return the lines of a turn."""
         if turn.kind == "summary":
-            return _render_summary(turn.entries[0])
+            entry, covers = turn.entries[0], turn.entries[0].metadata
+            start = str(covers.get("start", entry.timestamp.isoformat()))[:10]
+            end = str(covers.get("end", entry.timestamp.isoformat()))[:10]
+            return _render_section(entry, f"[{start} - {end}]", "[9999-99-99 - 9999-99-99]")
         if turn.kind == "state":  # the last of the summaries
             head = state_head(turn.entries[0])
             return _render_section(turn.entries[0], head, head)
@@ -127,13 +130,6 @@ def _write(entry: Entry, label: str, lines: list[str], extras: list[str]) -> Non
 
 def _label(entry: Entry) -> str:
     return transcript_line(entry, "")
-
-
-def _render_summary(entry: Entry) -> Rendered:
-    covers = entry.metadata
-    start = str(covers.get("start", entry.timestamp.isoformat()))[:10]
-    end = str(covers.get("end", entry.timestamp.isoformat()))[:10]
-    return _render_section(entry, f"[{start} - {end}]", "[9999-99-99 - 9999-99-99]")
 
 
 def _render_section(entry: Entry, head: str, price: str) -> Rendered:

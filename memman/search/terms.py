@@ -89,19 +89,15 @@ def in_pairs(text: str) -> str:
 def searchable(entry: Entry) -> str:
     """Return the text that an entry is found by: the name of its tool or source, and its text.
 
-    Of a call these are the keys and values of its arguments.
+    Of a call these are the keys and values of its arguments, one per line, unless they are deeply nested.
     """
     text = entry.text
     if entry.type == "tool_call":
-        text = _without_json(text)
+        value = json_or(text, text)
+        # The answer must not depend on the stack of the caller: an entry leaves an index by the same text.
+        if depth_of(value, _DEEPEST) <= _DEEPEST:
+            text = "\n".join(_strings(value))
     return f"{entry.name}\n{text}" if entry.name else text
-
-
-def _without_json(arguments: str) -> str:
-    """Return the keys and values of JSON, one per line; other text, and deeply nested JSON, as it is."""
-    value = json_or(arguments, arguments)
-    # The answer must not depend on the stack of the caller: an entry leaves an index by the same text.
-    return arguments if depth_of(value, _DEEPEST) > _DEEPEST else "\n".join(_strings(value))
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from memman import events
-from memman.config import Budget
 from memman.counting.calibration import learn
 from memman.counting.counter import TokenCounter
 from memman.counting.failures import CountFailure
@@ -450,7 +449,10 @@ class ContextBuilder:
         model, most = resolved.config.model, budget.max_tokens
         if request.model is not None and request.model != model:
             model = request.model
-            window, counter, budget = self._for_model(model)
+            config = resolved.config.updated({"model": model})
+            self._shared.warn_unknown(config)
+            counter, budget = self._shared.counter(config), self._shared.budget(config)
+            window = own.priced(counter.recount)
         window = readable(window, request.format, self._behind.hidden, counter.recount)
         limit = limit_of(request, budget, resolved.config, model)
         rendering = self._rendered(request.format, counter, window, request.complete)
@@ -555,13 +557,6 @@ class ContextBuilder:
             self._renderings[key] = rendering
         rendering.update(window)
         return rendering
-
-    def _for_model(self, model: str) -> tuple[Window, TokenCounter, Budget]:
-        """Return the window as priced for another model, that model's counter and its budget."""
-        config = self._log.resolved.config.updated({"model": model})
-        self._shared.warn_unknown(config)
-        counter = self._shared.counter(config)
-        return self._log.window.priced(counter.recount), counter, self._shared.budget(config)
 
     def _expected(self, window: Window, counter: TokenCounter) -> _Framing:
         """Return the framing of the window's entries by their types; adds only the new ones."""

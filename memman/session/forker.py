@@ -40,7 +40,9 @@ async def fork_session(
     try:
         async for page in reader.pages(end):
             await runtime.complete(runtime.call(copy, copy.take, [record for _, record in page]))
-        deleted = await _deleted_after(end, copy.empty, session_id, shared)
+        found = await shared.store.hiding(session_id, copy.empty) if copy.empty else []
+        gone = deleted_in(record for seq, record in found if seq > end)
+        deleted = tuple(dict.fromkeys(name for name in copy.empty if name in gone))
         if upto in deleted:
             raise _unknown(upto, session_id)
         await reader.check_kept(head, epoch)
@@ -122,15 +124,6 @@ async def _end_of_message(upto: str, reader: LogReader, head: int) -> int:
         elif isinstance(record, Added | Cleared):
             break
     return end
-
-
-async def _deleted_after(
-    end: int, ids: list[str], session_id: str, shared: Shared
-) -> tuple[str, ...]:
-    """Return those of these entries that were deleted after a place in the log."""
-    found = await shared.store.hiding(session_id, ids) if ids else []
-    gone = deleted_in(record for seq, record in found if seq > end)
-    return tuple(dict.fromkeys(name for name in ids if name in gone))
 
 
 def _unknown(upto: str | None, session_id: str) -> EntryNotFound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
 from itertools import takewhile
 
@@ -337,9 +337,11 @@ class SessionLog:
     ) -> Appended:
         self._inflight = records
         appended = await self._shared.store.append(self.id, records, expect_head=expect_head)
-        if _is_next(self.window, records, appended):
-            self.window.advance(self.window.head, appended.epoch)
-            for seq, record in enumerate(records, self.window.head + 1):
+        window = self.window
+        follows = appended.fresh == len(records) and appended.head == window.head + len(records)
+        if follows and (not window.head or window.epoch == appended.epoch):
+            window.advance(window.head, appended.epoch)
+            for seq, record in enumerate(records, window.head + 1):
                 self._outbox.enqueue(seq, record)
                 self._fold(seq, record, own_count)  # just counted, or estimated on a failure
             self._inflight = None
@@ -432,13 +434,6 @@ class _Asked:
         later = takewhile(lambda item: item.position > self._since, reversed(window.items))
         roles = [item.entry.role for item in later]  # newest first
         return "user" in roles and "assistant" in roles[roles.index("user") :]
-
-
-def _is_next(window: Window, records: Sequence[Record], appended: Appended) -> bool:
-    """Return whether the records directly follow the window's head, in the log that it is of."""
-    if appended.fresh != len(records) or appended.head != window.head + len(records):
-        return False
-    return not window.head or window.epoch == appended.epoch
 
 
 def no_session(session_id: str, known: Iterable[str] = ()) -> SessionNotFound:

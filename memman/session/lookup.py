@@ -103,16 +103,17 @@ async def entries_since(ids: Sequence[str], log: SessionLog) -> list[Entry]:
 async def _entries_from(start: int, log: SessionLog) -> list[Entry]:
     """Return the added entries from a seq on that are not retracted, in log order."""
     seqs: dict[str, int] = {}
-    moved: dict[str, Record] = {}
+    gone: set[str] = set()
     for seq, record in await log.reader.records(start - 1):
         if seq > log.window.head:
             break
         if isinstance(record, Added):
-            moved.pop(record.id, None)  # a retraction of an earlier entry with this id,
-            seqs.pop(record.id, None)  # whose place is another one
+            gone.discard(record.id)  # an earlier entry with this id was retracted,
+            seqs.pop(record.id, None)  # and its place is another one
             seqs[record.id] = seq
-        moved.update(dict.fromkeys(ids_moved_by(record), record))
-    found = [await _newest(name, log) for name in seqs if not _is_gone(name, moved.get(name))]
+        gone.difference_update(ids_moved_by(record))
+        gone.update(record.ids if isinstance(record, Deleted) else ids_retracted_by(record))
+    found = [await _newest(name, log) for name in seqs if name not in gone]
     return [entry for entry in found if entry is not None]
 
 
@@ -139,11 +140,6 @@ async def known_ids(ids: Sequence[str], log: SessionLog) -> dict[str, str | None
         name: reason or ("cleared" if seq <= log.totals.era else None)
         for name, (seq, reason) in sorted(found.items(), key=lambda pair: pair[1][0])
     }
-
-
-def _is_gone(entry_id: str, mover: Record | None) -> bool:
-    """Return whether the newest record that moved an entry deleted or retracted it."""
-    return mover is not None and (isinstance(mover, Deleted) or entry_id in ids_retracted_by(mover))
 
 
 async def originals_of(items: Sequence[WindowItem], reader: LogReader) -> list[tuple[Entry, ...]]:

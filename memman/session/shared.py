@@ -196,16 +196,13 @@ class Shared:
         self.version += 1
         # Orders the uses of sessions: by time if a setting needs it, else by count.
         timed = config.session_ttl is not None
-        self.moment: Callable[[], float] = self._time if timed else self._uses
+        self.moment = (lambda: self.clock().timestamp()) if timed else self._uses
 
     def close(self) -> None:
         """Refuse further commits of compressions, and wake all followers."""
         self.closed = True
         for flag in list(self.flags):
             flag.set()
-
-    def _time(self) -> float:
-        return self.clock().timestamp()
 
     def resolved(
         self, settings: Mapping[str, Any], untrusted: frozenset[str], model: str | None = None

@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from logging import WARNING, LogRecord
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
@@ -27,6 +27,7 @@ _AMPLE: Final = 1_000_000  # tokens, so that nothing is compressed
 _RECALL_BUDGET: Final = 4_000  # tokens, at least
 _RECALL_TURNS: Final = 60  # at most, of the streamed run and the sync run
 _FEW: Final = 6  # turns
+_STREAMED: Final = 60  # turns, with more than one compression in most frameworks
 _ENTRIES_A_TURN: Final = 6  # a question, two calls, two results, an answer
 _DRIFT: Final = 0.04  # a share; ids are random, prices in the driver's format differ a little
 _SLACK: Final = 16  # tokens, likewise, and a note before a first message of the assistant
@@ -45,6 +46,11 @@ class AdapterDriver:
 
     session_id: str
     """The memman session that has the conversation now."""
+
+    @cached_property
+    def events(self) -> list[str]:
+        """The names of memman's events in the streams of all runs; `run` adds to it ("events")."""
+        return []
 
     async def run(self, text: str, *, stream: bool = False) -> str:
         """Run a turn with the user's text, by the streaming call if `stream`, and return the answer."""
@@ -97,7 +103,7 @@ class AdapterConformance:
     """Capabilities that the framework does not have, with reasons; their laws are skipped.
 
     Names: sync, stream, native, resume, fork, rewind, cancel, retry, overflow, usage, surrogates, unknown,
-    recall, switch.
+    recall, switch, events.
     """
     turns: ClassVar[int] = 200
     """Turns of the long runs."""
@@ -128,6 +134,19 @@ class AdapterConformance:
         self._needs("stream")
         with self._conversation(self.budget) as talk:
             self._check_long_run(talk, talk.play(self.turns, stream=True))
+
+    def test_stream_has_an_event_before_and_after_each_compression(self) -> None:
+        self._needs("stream")
+        self._needs("events")
+        done = list[object]()
+        with self._conversation(self.budget) as talk:
+            talk.memory.on("compress", done.append)
+            talk.play(min(self.turns, _STREAMED), stream=True)
+            assert len(done) > 1, "give the law a smaller budget"
+            # The stream of a run may have ended when its answer was logged.
+            assert len(done) - 1 <= talk.driver.events.count("memman.compressed") <= len(done)
+            told = [name for name in talk.driver.events if name.startswith("memman.compress")]
+            assert told == ["memman.compressing", "memman.compressed"] * (len(told) // 2)
 
     def test_long_sync_run_fits_is_valid_and_is_logged_whole(self) -> None:
         self._needs("sync")

@@ -294,6 +294,7 @@ def test_event_maps_to_ag_ui(memory, signal):
     assert found["name"].startswith("memman.")
     assert found["value"]["session_id"] == "s"
     assert found["value"]["run"] == {"run_id": "r-1"}
+    assert len(json.dumps(found)) < 1_500  # without the texts of the window
 
 
 def test_unknown_word_names_the_near_ones(memory):

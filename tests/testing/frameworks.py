@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 
+from memman.adapters import streamed
 from memman.testing import AdapterDriver
 
 FORMAT = "openai-chat"
@@ -26,6 +27,7 @@ class Adapter:
         self.tools = TOOLS
         self.recall = None
         self.model = None
+        self.stream = []  # the events that the user interface gets
 
     def offer_recall(self):
         """Give the agent the tool `recall`."""
@@ -44,14 +46,15 @@ class Adapter:
 
     def fit(self, messages):
         """Return the messages to send."""
-        self.log(messages)
-        return self.memory.build_context(
-            self.session_id,
-            format=FORMAT,
-            model=self.model,
-            system=PROMPT["content"],
-            tools=self.tools,
-        ).messages
+        with streamed(self.stream.append):
+            self.log(messages)
+            return self.memory.build_context(
+                self.session_id,
+                format=FORMAT,
+                model=self.model,
+                system=PROMPT["content"],
+                tools=self.tools,
+            ).messages
 
     def use(self, reply):
         """Record what a request was billed."""
@@ -73,6 +76,10 @@ class Conversation(AdapterDriver):
         self.messages = list(messages)
         if model.recalls:
             adapter.offer_recall()
+
+    @property
+    def events(self):
+        return [event["name"] for event in self.adapter.stream]
 
     def _say(self, **message):
         self.messages.append({"id": f"m{next(_IDS)}", **message})

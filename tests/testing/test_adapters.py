@@ -23,7 +23,7 @@ def breaks(adapter: type, law: str) -> bool:
     """Return whether an adapter breaks a law, in short runs."""
 
     class Kit(AdapterConformance):
-        turns = RECALLING if "recalls" in law else 10
+        turns = RECALLING if "recalls" in law or "_stream_" in law else 10
 
         def start(self, memory: MemoryManager, session_id: str, model: FakeModel) -> AdapterDriver:
             return Conversation(adapter(memory, valid_id(session_id)), model)
@@ -120,6 +120,20 @@ class Loose(Adapter):
         self.recall = lambda arguments: self.memory.recall_tool(self.session_id)(arguments)
 
 
+class Silent(Adapter):
+    def fit(self, messages):
+        found = super().fit(messages)
+        self.stream.clear()
+        return found
+
+
+class Unfinished(Adapter):
+    def fit(self, messages):
+        found = super().fit(messages)
+        self.stream = [event for event in self.stream if event["name"] != "memman.compressed"]
+        return found
+
+
 class Anew(Adapter):
     def log(self, messages):
         self.memory.add_user_message(self.session_id, "x", id="first")
@@ -146,6 +160,8 @@ class Anew(Adapter):
         (Shared, {"test_session_ids_of_any_kind_are_taken"}),
         (Deleting, {"test_rewound_turn_leaves_the_context_and_not_the_log"}),
         (Loose, {"test_agent_recalls_in_a_sync_run"}),
+        (Silent, {"test_stream_has_an_event_before_and_after_each_compression"}),
+        (Unfinished, {"test_stream_has_an_event_before_and_after_each_compression"}),
         (Anew, {"test_another_process_continues_without_rewriting"}),
     ],
 )  # fmt: skip

@@ -124,12 +124,6 @@ def _result(body: JSONObject) -> Here:
         yield from _block(block)
 
 
-def _bodies(message: JSON, kind: str) -> list[JSONObject]:
-    held = get(message, "role") == _HOLDER[kind]
-    bodies = dicts([block.get(kind) for block in dicts(get(message, "content"))]) if held else []
-    return [body for body in bodies if not _is_served(body)]
-
-
 def _is_served(body: JSON) -> bool:
     """Return True for a call or result of the provider's own tool: only these have a type."""
     return filled(get(body, "type"))
@@ -143,7 +137,9 @@ def _served(message: JSON) -> Iterator[tuple[str, JSON]]:
 
 
 def _ids(kind: str, message: JSON) -> list[str]:
-    return ids_in(_bodies(message, kind), "toolUseId")
+    held = get(message, "role") == _HOLDER[kind]
+    bodies = dicts([block.get(kind) for block in dicts(get(message, "content"))]) if held else []
+    return ids_in([body for body in bodies if not _is_served(body)], "toolUseId")
 
 
 def _request(messages: Sequence[JSON]) -> There:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, Final
 
 from google.adk.events import Event
@@ -13,7 +12,7 @@ from google.adk.sessions import Session
 from google.genai import types
 
 from memman import AsyncMethods, Entry, IdConflict, InvalidInput, SessionNotFound, valid_id
-from memman.adapters import logged_messages, retract_messages
+from memman.adapters import digest_of, logged_messages, retract_messages
 from memman_adk.contents import (
     FORMAT,
     Transients,
@@ -252,7 +251,7 @@ def entry_id(event: Event) -> str:
     """Return the id of the first entry of an event; what follows a colon would number its entries."""
     id_ = event.id
     if ":" in id_:
-        id_ = blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        id_ = digest_of(id_, 16)
     return valid_id(id_, prefix=_PREFIX)
 
 

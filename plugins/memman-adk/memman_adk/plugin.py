@@ -19,8 +19,8 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from memman import AsyncRecallTool, InvalidInput, Memory, valid_id
-from memman.adapters import ModelRequests
+from memman import AsyncRecallTool, Memory, valid_id
+from memman.adapters import ModelRequests, methods_of, streamed
 from memman_adk.contents import FORMAT, Contents, Transients, message_of
 from memman_adk.events import AgentLog, View
 
@@ -44,6 +44,8 @@ class MemmanPlugin(BasePlugin):
             valid id becomes a digest.
         count_tools: whether the definitions of the tools are a part of the budget.
         recall: whether the agents get the tool `recall`, which returns entries that left the context.
+        stream: whether an agent's event has what memman did to the context since the one before, as a list
+            in `custom_metadata["memman"]`.
     """
 
     def __init__(
@@ -54,14 +56,15 @@ class MemmanPlugin(BasePlugin):
         session_id: Callable[[Session], str] | None = None,
         count_tools: bool = True,
         recall: bool = False,
+        stream: bool = True,
     ) -> None:
         super().__init__(name=name)
-        if not isinstance(memory, Memory):
-            raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
+        self._aio = methods_of(memory)
         self.memory = memory
         self._base = session_id or _id_of
         self._count_tools = count_tools
         self._recall = recall
+        self._stream = stream
         self._conversations: LRUCache[tuple[_Owner, View], _Conversation] = LRUCache(
             _MOST_CONVERSATIONS
         )
@@ -80,12 +83,13 @@ class MemmanPlugin(BasePlugin):
         conversation = self._conversation(
             context.session, context.agent, _view(context), _is_root(context)
         )
-        await conversation.log.begin_task(llm_request.contents)
-        await conversation.log.sync(context.session.events)
-        if conversation.recall is not None:
-            llm_request.append_tools([_RecallTool(conversation.recall)])
-        conversation.begin(context.invocation_id, llm_request.contents)
-        await self._fit(conversation, llm_request)
+        with streamed(conversation.events.append if self._stream else None):
+            await conversation.log.begin_task(llm_request.contents)
+            await conversation.log.sync(context.session.events)
+            if conversation.recall is not None:
+                llm_request.append_tools([_RecallTool(conversation.recall)])
+            conversation.begin(context.invocation_id, llm_request.contents)
+            await self._fit(conversation, llm_request)
         return None
 
     async def after_model_callback(
@@ -129,8 +133,13 @@ class MemmanPlugin(BasePlugin):
         session = invocation_context.session
         conversation = self._find(session, View(event.author, event.branch, event.isolation_scope))
         if conversation and not event.partial and invocation_context.live_request_queue is None:
-            await conversation.log.sync(session.events)
-            await conversation.log.add_early(event)
+            with streamed(conversation.events.append if self._stream else None):
+                await conversation.log.sync(session.events)
+                await conversation.log.add_early(event)
+            if conversation.events:
+                told = {"memman": list(conversation.events)}
+                event.custom_metadata = {**(event.custom_metadata or {}), **told}
+                conversation.events.clear()
         return None
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
@@ -157,14 +166,14 @@ class MemmanPlugin(BasePlugin):
             for key in [key for key in self._conversations if key[0] == own]:
                 del self._conversations[key]
         root = valid_id(self._base(session))
-        for info in await self.memory.aio.list_sessions(prefix=root):
+        for info in await self._aio.list_sessions(prefix=root):
             id_ = info.session_id
             if f"{id_}/".startswith(f"{root}/") and await self._is_of(id_, session):
-                await self.memory.aio.delete_session(id_, missing_ok=True)
+                await self._aio.delete_session(id_, missing_ok=True)
 
     async def _is_of(self, id_: str, session: Session) -> bool:
         """Return whether the events in a memman session are those of a session of ADK."""
-        entries = await self.memory.aio.get_entries(id_)
+        entries = await self._aio.get_entries(id_)
         origins = [each.metadata["adk"] for each in entries if "adk" in each.metadata]
         owners = {(origin["user_id"], origin["session_id"]) for origin in origins}
         return owners == {(session.user_id, session.id)}
@@ -189,9 +198,9 @@ class MemmanPlugin(BasePlugin):
                 inner = "/".join(filter(None, names))
                 root = valid_id(self._base(session))
                 id_ = root if is_root else valid_id(inner, prefix=f"{root}/")
-                log = AgentLog(self.memory.aio, id_, session, agent, view)
-                tool = self.memory.aio.recall_tool(id_) if self._recall else None
-                requests = ModelRequests(self.memory.aio, id_)
+                log = AgentLog(self._aio, id_, session, agent, view)
+                tool = self._aio.recall_tool(id_) if self._recall else None
+                requests = ModelRequests(self._aio, id_)
                 conversation = self._conversations[key] = _Conversation(log, requests, tool)
         return conversation
 
@@ -209,9 +218,8 @@ class MemmanPlugin(BasePlugin):
     async def _fit_alone(self, request: LlmRequest) -> None:
         """Fit a request that is of no conversation."""
         messages = [message_of(content) for content in request.contents]
-        context = await self.memory.aio.fit_messages(
-            messages, model=request.model, **self._options(request)
-        )
+        requests = ModelRequests(self._aio, "")
+        context = await requests.build(request.model, messages=messages, **self._options(request))
         request.contents = Contents().of(context, (), request.contents)
 
     def _options(self, request: LlmRequest) -> dict[str, Any]:
@@ -239,6 +247,7 @@ class _Conversation:
         self.is_waiting = False  # for the usage
         self.given: list[types.Content] = []
         self.transients: Transients = ()
+        self.events: list[dict[str, Any]] = []  # for the next event of the agent
 
     def begin(self, invocation_id: str, contents: list[types.Content]) -> None:
         """Begin a request with the contents that ADK made for it."""

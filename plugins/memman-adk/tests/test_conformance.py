@@ -68,6 +68,8 @@ class Driver(AdapterDriver):
         )
         async with aclosing(events):
             async for event in events:
+                told = (event.custom_metadata or {}).get("memman", ())
+                self.events += [each["name"] for each in told]
                 if event.is_final_response():
                     answer = _text(event)
         return answer

@@ -23,8 +23,8 @@ from agent_framework import (
 )
 from pydantic import BaseModel
 
-from memman import AsyncRecallTool, Context, InvalidInput, Memory, SessionNotFound, valid_id
-from memman.adapters import ModelRequests, kept_by_session
+from memman import AsyncRecallTool, Context, Memory, SessionNotFound, valid_id
+from memman.adapters import ModelRequests, kept_by_session, methods_of, streamed
 from memman_agent_framework.messages import NAME
 from memman_agent_framework.run import (
     Run,
@@ -57,6 +57,8 @@ class MemmanHistoryProvider(HistoryProvider):
         recall: whether agents get the tool `recall`, which returns entries that left the context.
         cache: "auto" has OpenAI and Anthropic keep the unchanged beginning of each request. With caching
             options of your own nothing is added.
+        stream: whether a streamed run has an update for each event of the context before a model call: it
+            has no contents, and `additional_properties["memman"]`.
         load_messages, store_inputs, store_context_messages, store_context_from, store_outputs: those of
             every `HistoryProvider`.
     """
@@ -68,6 +70,7 @@ class MemmanHistoryProvider(HistoryProvider):
         source_id: str = "memman",
         recall: bool = False,
         cache: Literal["auto"] | None = None,
+        stream: bool = True,
         load_messages: bool = True,
         store_inputs: bool = True,
         store_context_messages: bool = False,
@@ -82,12 +85,11 @@ class MemmanHistoryProvider(HistoryProvider):
             store_context_from=store_context_from,
             store_outputs=store_outputs,
         )
-        if not isinstance(memory, Memory):
-            raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
+        self._tool_of = kept_by_session(methods_of(memory).recall_tool)
         self.memory = memory
-        self._tool_of = kept_by_session(memory.aio.recall_tool)
         self.recall = recall
         self.cache = cache
+        self.stream = stream
 
     # ------------------------------------------------------------ the log
 
@@ -212,6 +214,7 @@ class _Fit(ChatMiddleware):
         self.run = run
         self._requests = requests
         self._provider = provider
+        self._events: list[dict[str, Any]] = []  # that the stream has not yet
 
     async def process(self, context: ChatContext, call_next: _Next) -> None:
         """Fit a model call, and record its usage."""
@@ -219,8 +222,10 @@ class _Fit(ChatMiddleware):
             await call_next()
             return
         given, finished = context.messages, list[ChatResponse[Any]]()
+        write = self._events.append if self._provider.stream and context.stream else None
         try:
-            await self._fit(context, given)
+            with streamed(write):
+                await self._fit(context, given)
             await self._call(context, call_next, given)
         except MiddlewareTermination:
             raise
@@ -243,6 +248,9 @@ class _Fit(ChatMiddleware):
     ) -> AsyncIterator[ChatResponseUpdate]:
         """Yield the updates of a streamed model call, and add its response to `finished`."""
         has_begun = False
+        events, self._events = self._events, []
+        for event in events:
+            yield ChatResponseUpdate(role="assistant", additional_properties={"memman": event})
         try:
             while not finished:
                 try:

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from hashlib import blake2b
 from typing import Any, Final
 from uuid import uuid4
 
 from agent_framework import Content, Message
 
 from memman import AsyncMethods, Context, EntryNotFound, SessionNotFound
-from memman.adapters import message_id
+from memman.adapters import digest_of, message_id, native_of
 from memman.entries import JSONObject
 from memman_agent_framework.messages import NAME
 
@@ -115,7 +114,7 @@ class Run:
             names = set(map(message_id, source.entries))
             if names and names <= absent:
                 continue
-            native = own.get(min(names)) if source.unaltered and len(names) == 1 else None
+            native = native_of(source, own)
             message = native or message_of(each)
             if native is None and message.role == "tool":  # the call may have been left out
                 message.contents = [each for each in message.contents if each.call_id in called]
@@ -303,8 +302,7 @@ def _digest(message: JSONObject) -> str:
     said += [[each["type"], each["call_id"]] for each in contents if each.get("call_id")] or [
         {**each, "additional_properties": None} for each in contents
     ]
-    text = json.dumps(said, skipkeys=True, default=repr)
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
+    return digest_of(json.dumps(said, skipkeys=True, default=repr), 10)
 
 
 def _attributed(message: Message) -> Message:

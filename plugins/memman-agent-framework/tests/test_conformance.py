@@ -48,8 +48,9 @@ class Driver(AdapterDriver):
         try:
             if stream:
                 updates = self._agent.run(text, session=self._session, stream=True)
-                async for _ in updates:
-                    pass
+                async for update in updates:
+                    if told := (update.additional_properties or {}).get("memman"):
+                        self.events.append(told["name"])
                 return (await updates.get_final_response()).text
             return (await self._agent.run(text, session=self._session)).text
         except asyncio.CancelledError:

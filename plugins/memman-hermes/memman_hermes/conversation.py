@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from hashlib import blake2b
 from itertools import chain, islice, takewhile
 from typing import Any, Final
 from uuid import uuid4
 
 from memman import Context, MemoryManager, SessionNotFound
-from memman.adapters import message_id
+from memman.adapters import blocking, digest_of, message_id, retract_messages
 from memman.records import Compressed, Undone, ids_retracted_by
 
 FORMAT: Final = "openai-chat"
@@ -143,16 +142,10 @@ class Conversation:
         self._window += [entry.id for entry in entries]
 
     def _retract(self, ids: Iterable[str]) -> None:
-        gone = set(ids)
-        if not gone:
-            return
-        doomed = [
-            entry.id
-            for entry in self.memory.get_entries(self.session_id)
-            if message_id(entry.id) in gone
-        ]
-        self.memory.retract(self.session_id, doomed, reason=_GONE)
-        self._window = self._active()
+        if gone := list(ids):
+            methods, run = blocking(self.memory)
+            run(retract_messages(methods, self.session_id, gone, _GONE))
+            self._window = self._active()
 
     def _logged_ids(self) -> list[str]:
         """Return the ids of the messages that the log ever had, except for those that Hermes took back."""
@@ -289,7 +282,7 @@ def _key(message: Message) -> str:
     ]
     parts = [message.get("role"), said, calls, message.get("tool_call_id")]
     text = json.dumps(parts, sort_keys=True, default=repr)
-    return f"{_PREFIX}{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}"
+    return f"{_PREFIX}{digest_of(text)}"
 
 
 def _joined(left: Message, right: Message) -> Message | None:

@@ -13,12 +13,12 @@ from agent.context_engine import ContextEngine  # type: ignore[import-untyped]
 from memman import (
     BudgetExceeded,
     Context,
-    InvalidInput,
     MemoryManager,
     RecallTool,
     SessionNotFound,
     valid_id,
 )
+from memman.adapters import ModelRequests, blocking
 from memman_hermes.conversation import FORMAT, Conversation, Message, session_of
 
 _logger: Final = logging.getLogger("memman")
@@ -48,10 +48,7 @@ class MemmanEngine(ContextEngine):  # type: ignore[misc]
     def __init__(
         self, memory: MemoryManager, *, max_tokens: int | None = None, recall: bool = True
     ) -> None:
-        if not isinstance(memory, MemoryManager):
-            raise InvalidInput(
-                f"memory must be a MemoryManager, as Hermes is not async, not {type(memory).__name__}"
-            )
+        self._methods, self._run = blocking(memory)
         self.memory = memory
         self._max_tokens = max_tokens
         self._recall = recall
@@ -126,17 +123,15 @@ class MemmanEngine(ContextEngine):  # type: ignore[misc]
         self.last_total_tokens = usage.get("total_tokens") or 0
         if not tokens:
             return
-        try:
-            self.memory.record_usage(
-                self.session_id,
+        requests = ModelRequests(self._methods, self.session_id, self._model)
+        self._run(
+            requests.record_usage(
                 input_tokens=tokens,
                 output_tokens=said,
                 cached_tokens=usage.get("cache_read_tokens"),
                 cache_written_tokens=usage.get("cache_write_tokens"),
-                model=self._model,
             )
-        except (InvalidInput, SessionNotFound) as error:  # the run matters more
-            _logger.warning("the usage of a response was not recorded: %s", error)
+        )
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
         """Return whether a request of so many tokens is too long, or the session was changed elsewhere."""

@@ -66,6 +66,7 @@ class TestMemmanEngine(AdapterConformance):
         "cancel": "an agent is interrupted by its own method, from another thread",
         "unknown": "a message with another role is dropped before the engine sees it",
         "fork": "a branch is a new session of Hermes with a copy of the messages",
+        "events": "its stream has the text of the model alone",
         "switch": "a compaction for a small model replaces the agent's messages, also for a larger one",
     }
 

@@ -391,7 +391,7 @@ def test_prompt_counts_in_every_api(body: dict[str, Any]) -> None:
 
 
 def test_async_manager_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="Hermes"):
+    with pytest.raises(InvalidInput, match="must be a MemoryManager"):
         MemmanEngine(AsyncMemoryManager())  # type: ignore[arg-type]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +16,8 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from memman import Context, InvalidInput, MemoryManager, SessionExists, SessionNotFound, valid_id
-from memman.records import Compressed, Deleted, ids_retracted_by
+from memman import Context, MemoryManager, SessionExists, SessionNotFound, valid_id
+from memman.adapters import blocking, digest_of
 
 FORMAT = "langchain"
 _logger = logging.getLogger("memman")
@@ -42,8 +41,7 @@ class MessageLog:
     """
 
     def __init__(self, memory: MemoryManager) -> None:
-        if not isinstance(memory, MemoryManager):
-            raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
+        blocking(memory)  # raises for another manager
         self.memory = memory
         self._threads: LRUCache[str, _Thread] = LRUCache(_MOST_THREADS)
         self._lock = RLock()
@@ -82,23 +80,10 @@ class MessageLog:
         Raises:
             BudgetExceeded: the shortest context exceeds the budget.
         """
-        return self.built(session_id, messages, pending=pending, **build)[0]
-
-    def built(
-        self,
-        session_id: str,
-        messages: Sequence[BaseMessage],
-        *,
-        pending: Sequence[BaseMessage] = (),
-        **build: Any,
-    ) -> tuple[list[BaseMessage], Context]:
-        """Return the messages to send, as `context` does, and the context that they are of."""
         context = self.memory.build_context(
             session_id, format=FORMAT, pending=list(pending) or None, missing_ok=True, **build
         )
-        own = dict(zip(map(valid_id, ids_of(messages)), messages, strict=True))
-        own |= {f"pending:{index}": message for index, message in enumerate(pending)}
-        return _native(context, own), context
+        return native_messages(context, messages, pending)
 
 
 class _Log(NamedTuple):
@@ -126,12 +111,12 @@ class _Thread:
             _mark_of(name, message.content, getattr(message, "tool_calls", None))
             for name, message in zip(ids_of(messages), messages, strict=True)
         ]
-        seen = marks
+        seen, given = marks, messages
         with self._lock:
             while True:
                 log = self._read(session, marks)
                 start, same = _compare(log.marks, marks)
-                if start + same < len(log.marks) and (gone := self._gone(session, seen)):
+                if start + same < len(log.marks) and (gone := self._gone(session, seen, given)):
                     log = log._replace(marks=[mark for mark in log.marks if mark[0] not in gone])
                     kept = [n for n, mark in enumerate(marks) if mark[0] not in gone]
                     marks, messages = [marks[n] for n in kept], [messages[n] for n in kept]
@@ -144,16 +129,18 @@ class _Thread:
             self._logs[session] = _Log(last, seen, log.whole and not start)
         return session
 
-    def _gone(self, session: str, marks: Sequence[_Mark]) -> set[str]:
+    def _gone(
+        self, session: str, marks: Sequence[_Mark], messages: Sequence[BaseMessage]
+    ) -> set[str]:
         """Return the ids of those messages of which entries were deleted or retracted."""
-        gone: set[str] = set()
-        for record in self._memory.export_session(session).log:
-            if isinstance(record, Deleted):
-                gone |= set(record.ids)
-            elif isinstance(record, Compressed):
-                gone |= set(ids_retracted_by(record))
-        messages = gone | {entry.rpartition(":")[0] for entry in gone}
-        return {mark[0] for mark in marks if valid_id(mark[0]) in messages}
+        names: dict[str, str] = {}
+        for (id_, _), message in zip(marks, messages, strict=True):
+            blocks = message.content if isinstance(message.content, list) else []
+            most = len([*blocks, *getattr(message, "tool_calls", ())])  # further entries
+            first = valid_id(id_)
+            names |= {first: id_, **{f"{first}:{n}": id_ for n in range(1, 1 + most)}}
+        found = self._memory.find_ids(session, list(names))
+        return {names[entry] for entry, reason in found.items() if reason not in (None, "cleared")}
 
     def _read(self, session: str, marks: Sequence[_Mark]) -> _Log:
         """Return the log from the first of the messages on, or all of it; read it if it was changed."""
@@ -187,8 +174,7 @@ class _Thread:
         """Return the session of the branch that begins with these messages; begin it if it is new."""
         ids = [mark[0] for mark in marks]
         said = f"{session}\n{ids}\n{parting.content!r}\n{getattr(parting, 'tool_calls', None)!r}"
-        digest = hashlib.blake2b(said.encode("utf-8", "backslashreplace"), digest_size=6)
-        branch = valid_id(f"{self._name}~{digest.hexdigest()}")
+        branch = valid_id(f"{self._name}~{digest_of(said, 6)}")
         if upto is None and branch not in self._logs and "/" not in self._name:  # no sub-agent
             _logger.warning(
                 "the state has no message of session %s, so it begins session %s; to continue, an agent "
@@ -226,23 +212,26 @@ def ids_of(messages: Sequence[BaseMessage]) -> list[str]:
     for message in messages:
         name = message.id
         if not name:
-            said = f"{ids[-1:]}{message.type}{message.content!r}"
-            digest = hashlib.blake2b(said.encode("utf-8", "backslashreplace"), digest_size=12)
-            name = f"memman-{digest.hexdigest()}"
+            name = f"memman-{digest_of(f'{ids[-1:]}{message.type}{message.content!r}')}"
         ids.append(_plain(name))
     return ids
 
 
-def fitted(
-    memory: MemoryManager, messages: Sequence[BaseMessage], **build: Any
+def native_messages(
+    context: Context, messages: Sequence[BaseMessage], pending: Sequence[BaseMessage] = ()
 ) -> list[BaseMessage]:
-    """Return the messages to send of a run that has no session."""
-    context = memory.fit_messages(list(messages), format=FORMAT, **build)
+    """Return a context's messages; those that memman did not alter are the given objects themselves."""
+    own = dict(zip(map(valid_id, ids_of(messages)), messages, strict=True))
+    own |= {f"pending:{index}": message for index, message in enumerate(pending)}
+    return _native(context, own)
+
+
+def native_of_fitted(context: Context, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages to send of a run that has no session, as `native_messages` does."""
     return _native(context, {str(index): each for index, each in enumerate(messages)})
 
 
 def _native(context: Context, own: Mapping[str, BaseMessage]) -> list[BaseMessage]:
-    """Return a context's messages; those that memman did not alter are the given objects themselves."""
     sources = zip(context.messages, context.sources, strict=True)
     return [
         (own.get(source.entries[0]) if source.unaltered else None) or _restored(message)
@@ -313,7 +302,8 @@ def pre_model_hook(
         messages = state["messages"] if isinstance(state, Mapping) else state.messages
         where = config.get("configurable", {})
         if not where.get("thread_id"):
-            return {"llm_input_messages": fitted(memory, messages, **build)}
+            fitted = memory.fit_messages(messages, format=FORMAT, **build)
+            return {"llm_input_messages": native_of_fitted(fitted, messages)}
         key = session_key(where["thread_id"], where.get("checkpoint_ns", ""))
         session = log.follow(key, messages)
         return {"llm_input_messages": log.context(session, messages, **build)}

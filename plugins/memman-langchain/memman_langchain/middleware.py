@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from itertools import takewhile
 from typing import Annotated, Any, Literal, NotRequired, cast
 
@@ -19,13 +19,20 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime, get_runtime
 
-from memman import BudgetExceeded, InvalidInput, MemoryManager, valid_id
-from memman.adapters import MOST_REFUSALS, kept_by_session
+from memman import BudgetExceeded, MemoryManager, valid_id
+from memman.adapters import ModelRequests, blocking, kept_by_session, streamed
 from memman_langchain.caching import cached as with_cache
-from memman_langchain.log import MessageLog, fitted, ids_of, session_key, tool_schemas
+from memman_langchain.log import (
+    FORMAT,
+    MessageLog,
+    ids_of,
+    native_messages,
+    native_of_fitted,
+    session_key,
+    tool_schemas,
+)
 from memman_langchain.models import model_name
 
-_logger = logging.getLogger("memman")
 _NO_THREAD = (
     "[memman: nothing can be recalled: this run has no thread id, so its messages are not stored]"
 )
@@ -58,6 +65,8 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         recall: whether the agent gets the tool `recall`, which returns entries that left the context.
         cache: "auto" has the provider keep the unchanged beginning of each request: the caching middleware
             of langchain-anthropic and langchain-aws places marks, and OpenAI gets a key. Leave theirs out.
+        stream: whether LangGraph's custom stream (`stream_mode="custom"`) has an event before and after
+            each compression, and one for each trimmed context.
     """
 
     state_schema = MemmanState
@@ -72,14 +81,17 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         session_id: str | Callable[[Runtime[Any]], str] | None = None,
         recall: bool = False,
         cache: Literal["auto"] | None = None,
+        stream: bool = True,
     ) -> None:
         super().__init__()
         self.memory = memory
+        self._methods, self._run = blocking(memory)
         self.log = MessageLog(memory)
         self._budget = budget
         self._trim_state = trim_state
         self._session_id = session_id
         self._cache = cache
+        self._stream = stream
         self._recall_of = kept_by_session(memory.recall_tool)
         self.tools: list[BaseTool] = [self._recall_tool()] if recall else []
 
@@ -121,28 +133,30 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         self, request: _Request, handler: Callable[[_Request], ModelResponse[Any]]
     ) -> _Answer:
         """Send memman's context; after an overflow again, with less. Record the usage."""
-        sent = self._fit(request)
-        for refusals in range(1 + MOST_REFUSALS):
+        requests = self._requests(request)
+        sent = self._fit(request, requests)
+        while True:
             try:
                 answer = handler(sent)
                 break
             except ContextOverflowError as error:
-                sent = self._fit_again(request, sent, error, refusals)
-        self._record_usage(request, answer)
+                sent = self._fit_again(request, requests, error)
+        self._record_usage(requests, answer)
         return answer
 
     async def awrap_model_call(
         self, request: _Request, handler: Callable[[_Request], Awaitable[ModelResponse[Any]]]
     ) -> _Answer:
         """Do the same, with memman's part on a thread."""
-        sent = await asyncio.to_thread(self._fit, request)
-        for refusals in range(1 + MOST_REFUSALS):
+        requests = self._requests(request)
+        sent = await asyncio.to_thread(self._fit, request, requests)
+        while True:
             try:
                 answer = await handler(sent)
                 break
             except ContextOverflowError as error:
-                sent = await asyncio.to_thread(self._fit_again, request, sent, error, refusals)
-        await asyncio.to_thread(self._record_usage, request, answer)
+                sent = await asyncio.to_thread(self._fit_again, request, requests, error)
+        await asyncio.to_thread(self._record_usage, requests, answer)
         return answer
 
     def _follow(self, state: MemmanState, runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -151,7 +165,8 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
             return None
         if self.tools:
             self._recall_of(branch or valid_id(thread))
-        session = self.log.follow(thread, state["messages"], branch=branch)
+        with self._streamed(runtime):
+            session = self.log.follow(thread, state["messages"], branch=branch)
         update: dict[str, Any] = {}
         if session != branch:
             update["memman"] = {"thread": thread, "session": session}
@@ -176,63 +191,65 @@ class MemmanMiddleware(AgentMiddleware[MemmanState, Any, Any]):
         named = [message.model_copy(update={"id": name}) for message, name in kept]
         return [RemoveMessage(id=REMOVE_ALL_MESSAGES), *named]
 
-    def _fit(self, request: _Request) -> _Request:
+    def _requests(self, request: _Request) -> ModelRequests:
+        """Return the attempts of a model call: without a thread, or without a history, of no session."""
+        thread, session = self._session(request.state, request.runtime)
+        if thread is None or not request.state["messages"]:
+            return ModelRequests(self._methods, "")
+        return ModelRequests(self._methods, session or valid_id(thread))
+
+    def _fit(self, request: _Request, requests: ModelRequests) -> _Request:
         """Return the request with memman's context in place of its messages."""
         if not request.state["messages"]:
             return request
-        thread, session = self._session(request.state, request.runtime)
         profile = getattr(request.model, "profile", None) or {}
-        build = {
+        options = {
             **_price(request),
             "budget": self._budget,
             "window": profile.get("max_input_tokens"),
             "system_inline": False,
+            "format": FORMAT,
         }
         own = {message.id for message in request.state["messages"]}
         pending = [message for message in request.messages if message.id not in own]
         lead = list(takewhile(lambda message: message.id not in own, request.messages))
-        context = None
+        if requests.session_id:
+            options |= {"pending": pending or None, "cache": self._cache}
+        else:
+            options["messages"] = request.messages
         try:
-            if thread is None:
-                messages = fitted(self.memory, request.messages, **build)
-            else:
-                session = session or valid_id(thread)
-                messages, context = self.log.built(
-                    session, request.messages, pending=pending, cache=self._cache, **build
-                )
-                rest = [each for each in messages if all(each is not first for first in lead)]
-                messages = [*lead, *rest]
+            with self._streamed(request.runtime):
+                context = self._run(requests.build(**options))
         except BudgetExceeded as error:
             raise ContextOverflowError(str(error)) from error
+        if requests.session_id:
+            messages = native_messages(context, request.messages, pending)
+            rest = [each for each in messages if all(each is not first for first in lead)]
+            messages = [*lead, *rest]
+        else:
+            messages = native_of_fitted(context, request.messages)
         sent = request.override(messages=cast("list[AnyMessage]", messages))
-        return with_cache(sent, context) if context is not None and self._cache else sent
+        return with_cache(sent, context) if requests.session_id and self._cache else sent
 
     def _fit_again(
-        self, request: _Request, refused: _Request, error: ContextOverflowError, refusals: int
+        self, request: _Request, requests: ModelRequests, error: ContextOverflowError
     ) -> _Request:
         """Return a shorter request than the refused one. Raises the error if there is none."""
-        price = _price(request)
-        tokens = self.memory.count_tokens(refused.messages, **price).tokens
-        said = f"context_length_exceeded: {error}"  # LangChain has classified it
-        found = self.memory.record_overflow(said, model=price["model"], tokens=tokens or None)
-        if found.limits is None or refusals == MOST_REFUSALS:
+        if not self._run(requests.is_too_long(error, is_known=True)):
             raise error
-        return self._fit(request)
+        return self._fit(request, requests)
 
-    def _record_usage(self, request: _Request, answer: _Answer) -> None:
-        thread, session = self._session(request.state, request.runtime)
-        if thread is None or not request.state["messages"]:
-            return
+    def _record_usage(self, requests: ModelRequests, answer: _Answer) -> None:
         response = answer.model_response if isinstance(answer, ExtendedModelResponse) else answer
         messages = response.result if isinstance(response, ModelResponse) else [response]
         usages = (message.usage_metadata for message in messages if isinstance(message, AIMessage))
         usage = next((usage for usage in usages if usage), None)
         if usage:
-            name = model_name(request.model)
-            try:
-                self.memory.record_usage(session or valid_id(thread), dict(usage), model=name)
-            except InvalidInput as error:  # the run matters more
-                _logger.warning("the usage of a response was not recorded: %s", error)
+            self._run(requests.record_usage(dict(usage)))
+
+    def _streamed(self, runtime: Runtime[Any]) -> AbstractContextManager[None]:
+        """Write memman's events into the custom stream of a run."""
+        return streamed(runtime.stream_writer if self._stream else None)
 
     def _session(
         self, state: Mapping[str, Any], runtime: Runtime[Any]

@@ -134,9 +134,13 @@ class Driver(AdapterDriver):
         if not stream:
             return str((await self._go(given))["messages"][-1].text)
         said = ""
-        async for message, where in self._agent.astream(
-            given, self._config, stream_mode="messages"
+        async for mode, told in self._agent.astream(
+            given, self._config, stream_mode=["messages", "custom"]
         ):
+            if mode == "custom":
+                self.events.append(told["name"])
+                continue
+            message, where = told
             if isinstance(message, AIMessageChunk) and where["langgraph_node"] == "model":
                 said = message.text
         self._move()

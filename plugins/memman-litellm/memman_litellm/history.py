@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Final
 
 from memman import AsyncMethods, Context
-from memman.adapters import HistoryMessage, HistoryMirror, message_id, named_by_content
+from memman.adapters import HistoryMessage, HistoryMirror, named_by_content, native_of
 from memman.formats.plain import plain_messages
 
 FORMAT: Final = "openai-chat"
@@ -68,12 +68,8 @@ def messages_of(context: Context, history: Sequence[HistoryMessage]) -> list[Any
     They have what LiteLLM alone understands: marks for a prompt cache, signatures of thoughts.
     """
     own = {each.id: each.message for each in history}
-    found = []
-    for message, source in zip(context.messages, context.sources, strict=True):
-        names = {message_id(entry) for entry in source.entries}
-        is_own = source.unaltered and len(names) == 1
-        found.append(own.get(names.pop(), message) if is_own else message)
-    return found
+    pairs = zip(context.messages, context.sources, strict=True)
+    return [native_of(source, own) or message for message, source in pairs]
 
 
 def named(plain: Sequence[Mapping[str, Any]], own: Sequence[Any]) -> list[HistoryMessage]:

@@ -16,7 +16,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from litellm.types.utils import CallTypes
 
 from memman import Memory, valid_id
-from memman.adapters import ModelRequests
+from memman.adapters import ModelRequests, methods_of
 from memman.formats.lenient import read_messages
 from memman.providers import limits_of, model_ref
 from memman_litellm.history import FORMAT, ClientHistory, messages_of, named, prompt_of
@@ -68,7 +68,7 @@ class MemmanLogger(CustomLogger):
         super().__init__()
         # LiteLLM tells the callbacks of a class apart by their public numbers, and ignores equal ones.
         self.number = next(_NUMBERS)
-        self._memory = memory.aio
+        self._memory = methods_of(memory)
         self._session_of = session_of
         self._history = lru_cache(_MOST)(partial(ClientHistory, self._memory))
         self._calls = WeakValueDictionary[str, _Call]()

@@ -94,6 +94,7 @@ class TestLiteLLM(AdapterConformance):
     lacks: ClassVar = {
         "sync": "litellm.completion calls no hook that may change its messages",
         "recall": "a client runs its own tools",
+        "events": "its stream has chunks of the model alone",
     }
 
     def start(self, memory: MemoryManager, session_id: str, model: FakeModel) -> AdapterDriver:

@@ -13,11 +13,17 @@ from memman.protocols import Format
 from memman_llama_index.messages import LlamaIndexFormat
 
 if TYPE_CHECKING:
-    from memman_llama_index.agent import MemmanFunctionAgent
+    from memman_llama_index.agent import MemmanEvent, MemmanFunctionAgent
     from memman_llama_index.memory import MemmanMemory
 
-__all__ = ["LlamaIndexFormat", "MemmanFunctionAgent", "MemmanMemory", "memman_formats"]
-_MODULES = {"MemmanFunctionAgent": "agent", "MemmanMemory": "memory"}
+__all__ = [
+    "LlamaIndexFormat",
+    "MemmanEvent",
+    "MemmanFunctionAgent",
+    "MemmanMemory",
+    "memman_formats",
+]
+_MODULES = {"MemmanEvent": "agent", "MemmanFunctionAgent": "agent", "MemmanMemory": "memory"}
 
 
 @hookimpl

@@ -2,8 +2,8 @@
 
 # Without postponed annotations: LlamaIndex reads the type of `ctx` in the signature of a tool.
 import asyncio
-import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any, Final, Literal
 
@@ -12,16 +12,22 @@ from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.llms import LLM, ChatMessage
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool, FunctionTool, ToolMetadata
-from llama_index.core.workflow import Context
+from llama_index.core.workflow import Context, Event
 
-from memman import InvalidInput, MemoryManager, RecallTool, SessionNotFound
-from memman.adapters import MOST_REFUSALS
+from memman import MemoryManager, RecallTool
+from memman.adapters import streamed
 from memman.formats.plain import field_of
 from memman_llama_index.memory import MemmanMemory
 
-_logger: Final = logging.getLogger("memman")
 _MARKING: Final = "llama_index.llms.anthropic"  # Bedrock's models would mark inside of tool results
 _USAGE: Final = ("usage", "usage_metadata")
+
+
+class MemmanEvent(Event):
+    """What memman did to the context, in the stream of a run: see `memman.events.as_ag_ui`."""
+
+    name: str
+    value: dict[str, Any]
 
 
 class MemmanFunctionAgent(FunctionAgent):
@@ -34,6 +40,10 @@ class MemmanFunctionAgent(FunctionAgent):
     recall: bool = Field(
         default=False,
         description="Whether the agent gets the tool `recall`, which returns what left its context.",
+    )
+    stream: bool = Field(
+        default=True,
+        description="Whether a run's stream has a `MemmanEvent` before and after each compression.",
     )
     cache: Literal["auto"] | None = Field(
         default=None, description="'auto' places cache points for models of Anthropic."
@@ -61,14 +71,14 @@ class MemmanFunctionAgent(FunctionAgent):
         fit = partial(
             memory.fit, llm_input, definitions, llm=self.llm, recall=self.recall, cache=marks
         )
-        for refusals in range(1 + MOST_REFUSALS):
-            sent = await asyncio.to_thread(fit)
+        while True:
+            with self._streamed(ctx):
+                sent = await asyncio.to_thread(fit)
             try:
                 output = await super().take_step(ctx, sent, tools, memory)
                 break
             except Exception as error:
-                is_too_long = await asyncio.to_thread(memory.learn_limit, error)
-                if not is_too_long or refusals == MOST_REFUSALS:
+                if not await asyncio.to_thread(memory.learn_limit, error):
                     raise
         await self._put_steps(ctx, memory)
         await asyncio.to_thread(_record_usage, memory, output)
@@ -82,6 +92,16 @@ class MemmanFunctionAgent(FunctionAgent):
         if isinstance(memory, MemmanMemory):
             await self._put_steps(ctx, memory)
 
+    def _streamed(self, ctx: Any) -> AbstractContextManager[None]:
+        """Write memman's events into the stream of a run."""
+        loop = asyncio.get_running_loop()
+
+        def write(event: dict[str, Any]) -> None:
+            made = MemmanEvent(name=event["name"], value=event["value"])
+            loop.call_soon_threadsafe(ctx.write_event_to_stream, made)
+
+        return streamed(write if self.stream else None)
+
     async def _put_steps(self, ctx: Any, memory: MemmanMemory) -> None:
         """Move what the agent noted of its run into the memory."""
         steps = await ctx.store.get(self.scratchpad_key, default=[])
@@ -89,7 +109,8 @@ class MemmanFunctionAgent(FunctionAgent):
             # Emptied first: a run that is cancelled in between leaves its steps in one place.
             await ctx.store.set(self.scratchpad_key, [])
             try:
-                await memory.aput_messages(steps)
+                with self._streamed(ctx):
+                    await memory.aput_messages(steps)
             except Exception:
                 await ctx.store.set(self.scratchpad_key, steps)
                 raise
@@ -108,12 +129,8 @@ def _record_usage(memory: MemmanMemory, output: AgentOutput) -> None:
     places = (raw, *nested, output.response.additional_kwargs)
     usages = (field_of(place, name) for place in places for name in _USAGE)
     usage = next(filter(None, usages), None)
-    if usage is None:
-        return
-    try:
+    if usage is not None:
         memory.record_usage(usage)
-    except (InvalidInput, SessionNotFound) as error:  # the run matters more
-        _logger.warning("the usage of a response was not recorded: %s", error)
 
 
 class _Arguments(BaseModel):

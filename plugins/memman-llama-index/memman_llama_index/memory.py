@@ -34,6 +34,7 @@ from memman import (
     SessionNotFound,
     valid_id,
 )
+from memman.adapters import ModelRequests, Run, blocking
 from memman.formats.lenient import read_messages
 from memman.formats.originals import message_groups, original_messages
 from memman.formats.parts import NOT_CARRIED
@@ -63,7 +64,8 @@ class MemmanMemory(BaseMemory):
     _tools: list[Any] | None = PrivateAttr(default=None)
     # The model of the last request, and its window if the model has one.
     _asked: tuple[str | None, int | None] = PrivateAttr(default=(None, None))
-    _tokens: int = PrivateAttr(default=0)  # of the last context
+    _run: Run = PrivateAttr()
+    _requests: ModelRequests = PrivateAttr()
     _fits_session: bool = PrivateAttr(default=True)  # the last request
     # What `get` returned last: the objects of a request, which are converted once.
     _got: tuple[Context, list[ChatMessage]] | None = PrivateAttr(default=None)
@@ -72,11 +74,13 @@ class MemmanMemory(BaseMemory):
 
     def __init__(self, memory: MemoryManager | None = None, **data: Any) -> None:
         super().__init__(**data)
-        if memory is not None and not isinstance(memory, MemoryManager):
-            raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
+        if memory is not None:
+            blocking(memory)  # raises for another manager
         with _lock:
             found = memory or _managers.get(self.store) or self._opened()
             self._memory = _managers[self.store] = found
+        methods, self._run = blocking(found)
+        self._requests = ModelRequests(methods, self.session_id)
 
     def _opened(self) -> MemoryManager:
         if self.store.startswith(_HERE):
@@ -223,8 +227,7 @@ class MemmanMemory(BaseMemory):
         self._fits_session = edited or rest == known
         if not self._fits_session:
             options = {**self._options(), "cache": cache}
-            context = self._memory.fit_messages(rest, **options)
-            self._tokens = int(context.tokens)
+            context = self._run(self._requests.build(**options, messages=rest))
             return [*prompt, *chat_messages(context.messages)]
         if edited:
             self._edit = known[-1], rest[-1]
@@ -243,14 +246,11 @@ class MemmanMemory(BaseMemory):
     def record_usage(self, usage: Any) -> None:
         """Record the usage of the last request, in a provider's spelling, which calibrates the counts."""
         if self._fits_session:
-            self._memory.record_usage(self.session_id, usage, model=self._asked[0])
+            self._run(self._requests.record_usage(usage))
 
     def learn_limit(self, error: Exception) -> bool:
         """Learn the model's limit from an error, and return whether a shorter request may succeed."""
-        found = self._memory.record_overflow(
-            error, model=self._asked[0], tokens=self._tokens or None
-        )
-        return found.limits is not None
+        return self._run(self._requests.is_too_long(error))
 
     # ------------------------------------------------------------ parts
 
@@ -270,12 +270,11 @@ class MemmanMemory(BaseMemory):
         cache: Literal["auto"] | None = None,
     ) -> Context:
         """Return the session's context with what an agent sends besides, and `extra`, priced."""
-        options = {**self._options(extra), "missing_ok": True, "cache": cache}
-        context = self._memory.build_context(self.session_id, **options)
+        options = {**self._options(extra), "cache": cache}
+        context = self._run(self._requests.build(**options))
         if int(context.tokens) + reserved > context.budget:
-            budget = max(1, context.budget - reserved)
-            context = self._memory.build_context(self.session_id, budget=budget, **options)
-        self._tokens = int(context.tokens)
+            options["budget"] = max(1, context.budget - reserved)
+            context = self._run(self._requests.build(**options))
         return context
 
     def _options(self, extra: str | None = None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import ChatMemoryBuffer
+from memman_llama_index import MemmanEvent
 
 from memman import MemoryManager
 from memman.testing import AdapterConformance, AdapterDriver, FakeModel
@@ -41,8 +42,9 @@ class Driver(AdapterDriver):
         self._agent.streaming = stream
         handler = self._agent.run(memory=self.memory, max_iterations=100, **given)
         if stream:
-            async for _ in handler.stream_events():
-                pass
+            async for event in handler.stream_events():
+                if isinstance(event, MemmanEvent):
+                    self.events.append(event.name)
         return str(await handler)
 
     async def retry(self, text: str) -> str:

@@ -21,7 +21,7 @@ from agents.memory.session_settings import coerce_session_settings, resolve_sess
 from agents.run import CallModelData, ModelInputData
 
 from memman import InvalidInput, Memory, SessionNotFound, valid_id
-from memman.adapters import ModelRequests
+from memman.adapters import ModelRequests, methods_of
 from memman_openai_agents.tools import function_tool_of, tools_of
 
 _FORMAT: Final = "openai-responses"
@@ -57,15 +57,13 @@ class MemmanSession:
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or {})
         self.memman_id = valid_id(session_id)
-        if not isinstance(memory, Memory):
-            raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
+        self._aio = methods_of(memory)
         self.memory = memory
-        self._aio = memory.aio
         self._view = view
         # The items given to the runner at the start of its run, and by the runner since; None before.
         self._given: list[Any] | None = None
         self._fits_session = True  # the last request
-        self._requests = ModelRequests(memory.aio, self.memman_id)
+        self._requests = ModelRequests(self._aio, self.memman_id)
         self._servers: dict[str, list[Any]] = {}
 
     # ------------------------------------------------------------ the SDK's protocol
@@ -125,7 +123,6 @@ class MemmanSession:
         """
         given, model = data.model_data, data.agent.model
         name = getattr(model, "model", model)  # of an object, or the name itself
-        name = name if isinstance(name, str) else None
         pending = None if self._given is None else _after(self._given, given.input)
         self._fits_session = pending is not None
         options: dict[str, Any] = {
@@ -134,10 +131,8 @@ class MemmanSession:
             "tools": await tools_of(data.agent, self._servers) or None,
             "system_inline": False,
         }
-        if pending is None:
-            context = await self._aio.fit_messages(given.input, model=name, **options)
-        else:
-            context = await self._requests.build(name, pending=pending, **options)
+        said = {"messages": given.input} if pending is None else {"pending": pending}
+        context = await self._requests.build(name, **said, **options)
         items = cast("list[TResponseInputItem]", context.messages)
         return ModelInputData(items, given.instructions)
 

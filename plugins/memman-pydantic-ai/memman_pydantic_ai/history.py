@@ -18,8 +18,8 @@ from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import RequestUsage
 
-from memman import AsyncRecallTool, Context, InvalidInput, Memory, valid_id
-from memman.adapters import kept_by_session
+from memman import AsyncRecallTool, Context, Memory, valid_id
+from memman.adapters import kept_by_session, methods_of
 from memman_pydantic_ai.messages import NAME
 from memman_pydantic_ai.mirror import Mirror
 
@@ -55,8 +55,7 @@ class MemmanHistory(AbstractCapability[Any]):
     id: str | None = "memman"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.memory, Memory):
-            raise InvalidInput(f"memory must be a MemoryManager, not {type(self.memory).__name__}")
+        methods_of(self.memory)  # raises for anything else
 
     @cached_property
     def _tool_of(self) -> Callable[[str], AsyncRecallTool]:

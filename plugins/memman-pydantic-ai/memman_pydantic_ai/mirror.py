@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import chain, islice, takewhile
 from operator import is_
 from typing import Any, Final
@@ -21,7 +20,7 @@ from pydantic_ai.messages import (
 )
 
 from memman import AsyncMethods, Context
-from memman.adapters import HistoryMessage, HistoryMirror, ModelRequests, message_id
+from memman.adapters import HistoryMessage, HistoryMirror, ModelRequests, digest_of, message_id
 from memman_pydantic_ai.messages import NAME
 
 _PREFIX: Final = "pai-"  # of the ids that are made here
@@ -195,7 +194,7 @@ def _named(pieces: Sequence[Piece], taken: Collection[str]) -> list[Piece]:
         # Other fields are set while a run goes on, and lost when requests are merged.
         lasting = [{**part, "metadata": None} for part in parts]
         when = message["timestamp"] if piece.part is None else None
-        digest = blake2b(json.dumps([lasting, when]).encode(), digest_size=15).hexdigest()
+        digest = digest_of(json.dumps([lasting, when]), 15)
         key, copies = _PREFIX + digest, 1
         while key in taken or key in named:
             copies += 1

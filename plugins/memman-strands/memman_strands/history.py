@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
-from hashlib import blake2b
 from typing import Any, Final
 from uuid import uuid4
 
@@ -17,8 +16,10 @@ from memman import AsyncMethods, Context, SessionExists, SessionNotFound
 from memman.adapters import (
     HistoryMessage,
     HistoryMirror,
+    digest_of,
     logged_messages,
     message_id,
+    native_of,
     stored_messages,
 )
 from memman.formats.bedrock import sdk_messages
@@ -111,8 +112,7 @@ class AgentHistory:
         found: list[Any] = []
         rendered = sdk_messages(context.messages)
         for message, source in zip(rendered, context.sources, strict=True):
-            names = {message_id(entry) for entry in source.entries}
-            native = by_id.get(names.pop()) if source.unaltered and len(names) == 1 else None
+            native = native_of(source, by_id)
             found.append(message if native is None else _with_marks(native, message))
         return found
 
@@ -141,7 +141,7 @@ def _named(messages: Sequence[Message]) -> list[HistoryMessage]:
         # A session manager repairs results that are missing, each time with another tracking id.
         tracked = "" if is_result else message.get("tracking_id")
         content = json.dumps(logged, default=_text_of)
-        digest = id_ = f"{_PREFIX}{_digest(content, 12)}-{_digest(tracked or '', 6)}"
+        digest = id_ = f"{_PREFIX}{digest_of(content)}-{digest_of(tracked or '', 6)}"
         copies = 1
         while id_ in found:
             copies += 1
@@ -151,13 +151,9 @@ def _named(messages: Sequence[Message]) -> list[HistoryMessage]:
     return list(found.values())
 
 
-def _digest(text: str, size: int) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
-
-
 def _text_of(value: object) -> str:
     """Return a text for a value that is no JSON: the bytes of images and documents."""
-    return blake2b(value).hexdigest() if isinstance(value, bytes) else repr(value)
+    return digest_of(value.hex()) if isinstance(value, bytes) else repr(value)
 
 
 def _with_marks(native: Message, rendered: Any) -> Message:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Final, Literal
 
 from strands import Agent
@@ -18,11 +18,13 @@ from strands.middleware import InvokeModelContext, InvokeModelStage
 from strands.models import Model
 from strands.tools import PythonAgentTool
 from strands.types.content import ContentBlock, Message, SystemPrompt, split_system_prompt
+from strands.types.events import TypedEvent
 from strands.types.exceptions import ContextWindowOverflowException
 from strands.types.tools import ToolResult, ToolSpec, ToolUse
 
 from memman import AsyncRecallTool, BudgetExceeded, Context, InvalidInput, Memory, valid_id
-from memman.adapters import ModelRequests
+from memman.adapters import ModelRequests, methods_of, streamed
+from memman.formats.plain import field_of
 from memman_strands.history import FORMAT, AgentHistory, shown_from
 
 _MARKING: Final = ("strands.models.bedrock", "strands.models.anthropic")  # take cache points
@@ -45,6 +47,8 @@ class MemmanConversationManager(ConversationManager):
         recall: whether the agent gets the tool `recall`, which returns entries that left the context.
         cache: "auto" places cache points for models of Bedrock and Anthropic. With cache settings or cache
             points of your own nothing is added.
+        stream: whether a run's stream has `{"memman": ...}` for each event of the context before a model
+            call.
     """
 
     def __init__(
@@ -55,19 +59,21 @@ class MemmanConversationManager(ConversationManager):
         count_tools: bool = True,
         recall: bool = False,
         cache: Literal["auto"] | None = None,
+        stream: bool = True,
     ) -> None:
         super().__init__()
-        if not isinstance(memory, Memory):
-            raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
+        methods = methods_of(memory)
         self.memory = memory
         self.session_id = valid_id(session_id)
         self._count_tools = count_tools
         self._cache = cache
-        self._tool = memory.aio.recall_tool(self.session_id) if recall else None
-        self._history = AgentHistory(memory.aio, self.session_id)
+        self._tool = methods.recall_tool(self.session_id) if recall else None
+        self._history = AgentHistory(methods, self.session_id)
         self._gone: list[Message] = []  # the first of the agent's messages, which left the context
-        self._requests = ModelRequests(memory.aio, self.session_id)
+        self._requests = ModelRequests(methods, self.session_id)
         self._refused: Exception | None = None
+        self._stream = stream
+        self._events: list[dict[str, Any]] = []  # that the stream has not yet
 
     # ------------------------------------------------------------ hooks of Strands
 
@@ -120,6 +126,7 @@ class MemmanConversationManager(ConversationManager):
         if not isinstance(agent, Agent):
             raise InvalidInput(f"{type(agent).__name__} has no conversation manager")
         agent.add_middleware(InvokeModelStage.Input, self._fit)
+        agent.add_middleware(InvokeModelStage, self._tell)
         if self._tool is not None:
             agent.tool_registry.process_tools([_strands_tool(self._tool)])
 
@@ -127,7 +134,24 @@ class MemmanConversationManager(ConversationManager):
         """Recognise messages that were given to the agent, before Strands gives them ids."""
         await self._history.recognise(event.agent.messages)
 
+    async def _tell(
+        self,
+        request: InvokeModelContext,
+        next_fn: Callable[[InvokeModelContext], AsyncGenerator[Any, None]],
+    ) -> AsyncGenerator[Any, None]:
+        """Put what happened to the context into the stream, before the model's answer."""
+        events, self._events = self._events, []
+        for event in events:
+            yield TypedEvent({"memman": event})
+        async for each in next_fn(request):
+            yield each
+
     async def _fit(self, request: InvokeModelContext) -> InvokeModelContext:
+        """Fit a request, and note what happens to the context."""
+        with streamed(self._events.append if self._stream else None):
+            return await self._fitted(request)
+
+    async def _fitted(self, request: InvokeModelContext) -> InvokeModelContext:
         """Log what is new, and replace the messages of a request by the session's context."""
         messages = list(request.agent.messages)
         ids = await self._history.sync(messages)
@@ -167,10 +191,12 @@ class MemmanConversationManager(ConversationManager):
         prompt, _ = split_system_prompt(request.system_prompt)
         injected = [block["text"] for block in _injected(request) if "text" in block]
         tools = [{"toolSpec": spec} for spec in request.tool_specs] if self._count_tools else None
-        config: Mapping[str, Any] = request.model.get_config()
+        config: object = getattr(
+            request.model, "get_config", dict
+        )()  # a model of one's own may have none
         return await self._requests.build(
-            config.get("model_id"),
-            window=config.get("context_window_limit"),
+            field_of(config, "model_id"),
+            window=field_of(config, "context_window_limit"),
             format=FORMAT,
             system="\n\n".join(filter(None, [prompt, *injected])) or None,
             tools=tools or None,

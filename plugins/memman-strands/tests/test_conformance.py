@@ -57,6 +57,8 @@ class Driver(AdapterDriver):
             return str(await self._agent.invoke_async(text)).removesuffix("\n")
         answer = ""
         async for event in self._agent.stream_async(text):
+            if "memman" in event:
+                self.events.append(event["memman"]["name"])
             if "message" in event:
                 answer = "".join(block.get("text", "") for block in event["message"]["content"])
         return answer

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from memman_strands import MemmanConversationManager
@@ -355,6 +356,17 @@ def test_async_manager_is_taken() -> None:
             return len(await memory.get_entries("s"))
 
     assert asyncio.run(run()) == 18
+
+
+@pytest.mark.parametrize(
+    "config", [None, {}, Mock(), {"model_id": Mock(), "context_window_limit": "8k"}]
+)
+def test_model_that_says_anything_of_itself_is_asked(config: Any) -> None:
+    with memory_of() as memory:
+        agent = agent_of(memory, FakeModel(memory, "bedrock"))
+        agent.model.get_config = lambda: config  # type: ignore[method-assign]
+        play(agent, 2)
+        assert len(memory.get_entries("s")) == 12
 
 
 @pytest.mark.parametrize("turns", [20, 200])
