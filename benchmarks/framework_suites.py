@@ -392,6 +392,8 @@ SUITES: Final[Mapping[str, Suite]] = {
         expected={
             "can_jump_to_graph_snapshot|test_create_agent_diagram": "a drawing of the agent's nodes",
             "transformer_not_registered_without": "it asserts that no middleware has a transformer",
+            "answers_invalid_tool_calls_on_next_turn": "a result that LangChain puts between older "
+            "messages is sent behind them, with its call",
         },
     ),
     "deepagents": Suite(

@@ -400,17 +400,18 @@ def kept_of(entry: Entry | None, name: str) -> Kept:
 def own_block(entry: Entry | None, form: str) -> tuple[Wire, Kind] | None:
     """Return the block of its own type that an entry was read from, and its row; None for any other entry.
 
-    A block comes from an altered document if its type is not the entry's, if its call or result has no id,
-    if it is no item of its own, or if its format never keeps it whole.
+    A block comes from an altered document if its type is not the entry's, if its call or result lacks an id
+    that it must have, if it is no item of its own, or if its format never keeps it whole.
     """
     block = dict(kept_of(entry, form).own)
     kind = kind_of(form, block) if block else None
     if kind is None:
         return None
-    wanted = "summary" if kind.stands_for == "before" else _TYPES[kind.half]
+    half = kind.half if is_half(form, block, kind) or not kind.anonymous else ""
+    wanted = "summary" if kind.stands_for == "before" else _TYPES[half]
     if entry is None or kind.plain or kind.part or entry.type != wanted:
         return None
-    return (block, kind) if kind.half in ("", "whole") or is_half(form, block, kind) else None
+    return (block, kind) if half in ("", "whole") or is_half(form, block, kind) else None
 
 
 def compaction_entry(form: str, block: Wire, label: str | None = None) -> NewEntry:

@@ -131,7 +131,8 @@ class Comparisons:
             if None in found[group.start : group.stop]:
                 parsed = self._parsed(messages[group.start : group.stop])
                 for index in group:
-                    found[index] = _are_same(behind[index], parsed.get(index - group.start, ()))
+                    entries, again = behind[index], parsed.get(index - group.start, ())
+                    found[index] = len(entries) == len(again) and all(map(_is_same, entries, again))
         same = list(map(bool, found))
         # In one step: another thread may do the same.
         self._known = dict(zip(names, zip(messages, behind, same, strict=True), strict=True))
@@ -159,7 +160,8 @@ def _answers(behind: Sequence[Entries]) -> Iterator[range]:
 
 def _are_whole(entries: Entries, sizes: Mapping[tuple[str, str], int], itemized: bool) -> bool:
     """Return whether entries are all those of one or more messages, as they were given."""
-    if not entries or not all(map(_is_original, entries)):
+    added = (e.seq > 0 and not e.replacement and not note_of(e, "altered") for e in entries)
+    if not entries or not all(added):
         return False
     return itemized or sum(sizes[key] for key in set(map(_message_of, entries))) == len(entries)
 
@@ -169,16 +171,6 @@ def _message_of(entry: Entry) -> tuple[str, str]:
     if entry.message_id is None:
         return "entry", entry.id
     return "message", entry.message_id
-
-
-def _is_original(entry: Entry) -> bool:
-    """Return whether an entry is one that was added, as it was given."""
-    return entry.seq > 0 and not entry.replacement and not note_of(entry, "altered")
-
-
-def _are_same(entries: Sequence[Entry], parsed: Sequence[NewEntry]) -> bool:
-    """Return whether a message that is read again has the same entries."""
-    return len(entries) == len(parsed) and all(map(_is_same, entries, parsed))
 
 
 def _is_same(entry: Entry, parsed: NewEntry) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -384,3 +385,37 @@ def test_cut_never_parts_a_paused_turn(kind):
         assert halves("anthropic", request) == set()
         assert check(request, "anthropic") == []
     assert any(entry.compressed for entry in memory.get_entries("s"))
+
+
+def test_halves_without_an_id_are_those_of_the_sdk():
+    items = pytest.importorskip("openai.types.responses.response_input_item_param")
+    rows = kinds_of("openai-responses")
+    found = set()
+    for item in get_args(items.ResponseInputItemParam):
+        hints = get_type_hints(item) if item is not type(None) else {}
+        for name in get_args(hints.get("type")):
+            row = rows.get(name)
+            if row is not None and row.half in ("call", "result") and not row.plain:
+                found |= {name} if type(None) in get_args(hints[row.id]) else set()
+    assert found == {name for name, row in rows.items() if row.anonymous}
+
+
+def test_search_by_the_server_comes_back_without_an_id():
+    memory, given = memory_of(1_500), []
+    for number in range(30):
+        search = {"execution": "server", "status": "completed", "call_id": None}
+        tool = {"type": "function", "name": f"lookup_{number}", "description": "x " * 40}
+        turn = [
+            {"role": "user", "content": f"Step {number}"},
+            {"type": "tool_search_call", "id": f"c{number}", "arguments": {"q": number}, **search},
+            {"type": "tool_search_output", "id": f"o{number}", "tools": [tool], **search},
+        ]
+        memory.add_messages("s", turn, "openai-responses")
+        given += turn
+        sent = memory.build_context("s", format="openai-responses").messages
+        assert check(sent, "openai-responses") == []
+        kept = [item["id"][1:] for item in sent if item.get("type", "").startswith("tool_search")]
+        assert kept[::2] == kept[1::2]  # no half is alone
+        assert sent[-2:] == turn[-2:]
+    assert memory.get_messages("s", format="openai-responses") == given
+    assert memory.get_stats("s").compressed_entries > 0

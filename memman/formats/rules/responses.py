@@ -95,7 +95,7 @@ def _call(item: JSONObject, key: str) -> Here:
 def _half(item: JSON) -> tuple[str, str, JSON]:
     """Return whether an item is a "call" or an "output", its tool and its id; by its name alone."""
     kind = _kind(item)
-    if kind in _HOSTED:
+    if kind in _HOSTED or (get(item, "execution") == "server" and not get(item, "call_id")):
         return "", "", None
     for end in ("_output", "_response"):
         if kind.endswith(end):

@@ -42,6 +42,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         plain: an entry has all of it: it is read and rendered by its fields, and never kept whole.
         half: a call, a result, a whole (a call and its result in one item), or "" for neither.
         id: the key with the id that ties a half to its partner.
+        anonymous: a half without an id is valid, and has no partner.
         partners: the types of the other half.
         beside: the result is in the assistant's message, behind its call.
         name: the key of its tool's name.
@@ -69,6 +70,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     plain: bool = False
     half: Literal["", "call", "result", "whole"] = ""
     id: str = ""
+    anonymous: bool = False
     partners: tuple[str, ...] = ()
     beside: bool = False
     name: str = "name"
