@@ -3,8 +3,8 @@
     ADAPTER_ENVS=FOLDER python -m benchmarks.framework_runs [NAME ...] [--turns N] [--budget N] [--small N]
 
 A turn is a question, two parallel tool calls and an answer. With `--small`, a second model with this window
-answers every other turn: *refused* are its refusals, and *misplaced* are reports of usage under another
-model's name. Each framework runs in its own environment,
+answers every other turn: *refused* are its refusals, and *misplaced* are answers without a report of usage
+under the name of their model, and reports under another name. Each framework runs in its own environment,
 which `ADAPTER_ENVS=FOLDER .ci/adapters NAME` makes; those without one are skipped.
 
 Exit code 1: a request is over its budget or invalid, the log lacks a question or a result, or usage is
@@ -81,8 +81,9 @@ def play(name: str, turns: int, budget: int, small: int = 0) -> tuple[object, ..
 
 
 def _misplaced(models: Sequence[str], answered: Counter[str]) -> int:
-    """Return the number of reports under another model's name; none if the framework reports no usage."""
-    return (Counter(models) - answered).total() if models else 0
+    """Return the number of reports under another model's name, and of answers without a report."""
+    reported = Counter(models)
+    return (reported - answered).total() + (answered - reported).total()
 
 
 def _version(python: str, package: str) -> str:

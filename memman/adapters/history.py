@@ -219,18 +219,26 @@ async def _stored(
 
 
 def native_of(source: Source, own: Mapping[str, T]) -> T | None:
-    """Return the framework's own message behind a message of a context, None if memman altered it.
+    """Return the framework's own message behind a message of a context.
 
     Args:
         source: that of the message, in `Context.sources`.
         own: the framework's messages by their ids.
+
+    Returns:
+        The message; None if memman altered it, or if `own` does not have it.
     """
     names = set(map(message_id, source.entries))
     return own.get(names.pop()) if source.unaltered and len(names) == 1 else None
 
 
 def digest_of(text: str, size: int = 12) -> str:
-    """Return a digest of a text, as the id of a message that has none: `size` bytes in hexadecimal."""
+    """Return a digest of a text, as the id of a message that has none.
+
+    Args:
+        text: any text, with lone surrogates too.
+        size: the bytes of the digest, which has two hexadecimal digits for each.
+    """
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 

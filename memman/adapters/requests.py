@@ -16,7 +16,7 @@ from memman.manager import MemoryManager
 from memman.results import Context
 
 _logger: Final = logging.getLogger("memman")
-_MOST_REFUSALS: Final = 10  # of one request: each makes the next attempt at least a quarter shorter
+_MOST_REFUSALS: Final = 10  # in a row: each makes the next attempt at least a quarter shorter
 _MOST_SESSIONS: Final = 1_000
 
 T = TypeVar("T")
@@ -41,17 +41,19 @@ class Run(Protocol):
 
 
 def blocking(memory: object) -> tuple[AsyncMethods, Run]:
-    """Return what a framework without async needs for this module: `run(requests.build(...))`.
+    """Return a manager's async methods, and a function that runs their coroutines in this thread.
+
+    A framework without async writes `run(ModelRequests(methods, session_id).build(...))`.
 
     Returns:
-        The methods of a manager, and what runs coroutines over them.
+        The methods, and the function `run`.
 
     Raises:
         InvalidInput: it is no `MemoryManager`.
     """
     if not isinstance(memory, MemoryManager):
         raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")
-    return memory._methods, memory._runtime.run  # noqa: SLF001 - no other part of memman gives them away
+    return memory._methods, memory._runtime.run  # noqa: SLF001 - adapters alone need both
 
 
 def kept_by_session(make: Callable[[str], T]) -> Callable[[str], T]:
@@ -62,8 +64,7 @@ def kept_by_session(make: Callable[[str], T]) -> Callable[[str], T]:
     Args:
         make: makes the object of a session, as `recall_tool` of a manager does.
     """
-    made: LRUCache[str, T] = LRUCache(_MOST_SESSIONS)
-    return cached(made, lock=Lock())(make)
+    return cached(LRUCache[Any, T](_MOST_SESSIONS), lock=Lock())(make)
 
 
 @dataclass
@@ -83,22 +84,27 @@ class ModelRequests:
     session_id: str
     model: str | None = None
     tokens: int = 0
-    _refused: int = field(default=0, init=False)  # the tokens of the last refused request
-    _refusals: int = field(default=0, init=False)  # how often it was refused
+    _refusals: int = field(default=0, init=False)  # of this model, since it accepted a request
 
     async def build(self, model: object, *, window: object = None, **options: Any) -> Context:
-        """Return the session's context for a model, an empty one without a session.
-
-        What is no name or no number of tokens counts as unknown: the models of an application, and those of
-        its tests, may have anything there.
+        """Return the context of a request: the session's, or with `messages` that of these alone.
 
         Args:
-            model: the name that the framework sends.
-            window: the tokens of the model's window, if the framework knows them.
-            options: other arguments of `build_context`; with `messages`, which are fitted by themselves, of
-                `fit_messages`.
+            model: the name that the framework sends; anything but a text counts as no name.
+            window: the tokens of the model's window, if the framework knows them; anything but a number
+                above 1 counts as unknown.
+            options: other arguments of `build_context`, or with `messages` of `fit_messages`.
+
+        Returns:
+            The context; an empty one if the session does not exist yet.
+
+        Raises:
+            BudgetExceeded: the shortest context exceeds the budget.
+            InvalidInput: an option is invalid, or there is neither a session nor `messages`.
         """
-        options["model"] = self.model = model if isinstance(model, str) and model else None
+        asked, self.model = self.model, model if isinstance(model, str) and model else None
+        self._refusals = self._refusals if asked == self.model else 0
+        options["model"] = self.model
         options["window"] = window if isinstance(window, int) and window > 1 else None  # no bool
         if "messages" in options:
             context = await self.memory.fit_messages(**options)
@@ -115,8 +121,7 @@ class ModelRequests:
             is_known: whether the framework itself has classified it as a refusal for length.
         """
         said = f"context_length_exceeded: {error}" if is_known else error
-        is_again = self.tokens <= self._refused  # else it is another request
-        self._refused, self._refusals = self.tokens, self._refusals + 1 if is_again else 1
+        self._refusals += 1
         try:
             found = await self.memory.record_overflow(
                 said, model=self.model, tokens=self.tokens or None
@@ -128,9 +133,9 @@ class ModelRequests:
 
     async def record_usage(self, usage: Any = None, **tokens: int | None) -> None:
         """Record the usage of the last request, as the manager's method does; never fail because of it."""
-        if not self.session_id:
-            return
+        self._refusals = 0
         try:
-            await self.memory.record_usage(self.session_id, usage, model=self.model, **tokens)
+            if self.session_id:
+                await self.memory.record_usage(self.session_id, usage, model=self.model, **tokens)
         except (InvalidInput, SessionNotFound) as error:  # the run matters more
             _logger.warning("the usage of a response was not recorded: %s", error)

@@ -18,7 +18,9 @@ def streamed(write: Callable[[dict[str, Any]], object] | None) -> Iterator[None]
     """Write what memman does to the context within this block into a framework's stream.
 
     These are the events `compressing`, `compressed` and `context_trimmed` that calls inside the block
-    cause, as `memman.events.as_ag_ui` returns them. The first precedes a pause.
+    cause, as `memman.events.as_ag_ui` returns them. The first precedes a pause. A block inside another one
+    adds nothing. A block must not contain a `yield`, and threads that it starts need its context
+    (`contextvars.copy_context`), as those of `asyncio.to_thread` have it.
 
     Args:
         write: takes an event; maybe in another thread. None: nothing is written.
@@ -29,7 +31,8 @@ def streamed(write: Callable[[dict[str, Any]], object] | None) -> Iterator[None]
             write(events.as_ag_ui(event))
 
     with ExitStack() as stack:
-        for signal in _STREAMED if write is not None else ():
-            stack.enter_context(signal.connected_to(pass_on))
-        stack.callback(_receiver.reset, _receiver.set(pass_on))
+        if write is not None and _receiver.get() is None:
+            for signal in _STREAMED:
+                stack.enter_context(signal.connected_to(pass_on))
+            stack.callback(_receiver.reset, _receiver.set(pass_on))
         yield

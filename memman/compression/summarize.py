@@ -135,12 +135,6 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     so_far: Entry | None = None
 
 
-def _most_tokens(goal: Goal, staying: int) -> int:
-    """Return the most tokens of a summary next to `staying` tokens; less if an outline follows it."""
-    most = goal.budget.summary_tokens
-    return min(most, max(most // 2, goal.tokens - staying)) if goal.state_tokens else most
-
-
 def summarise(
     view: View, goal: Goal, make_entry: EntryFactory, options: SummaryOptions
 ) -> Generator[Request, Answer, View | None]:
@@ -164,7 +158,10 @@ def summarise(
     # The cap depends on the originals, even if an earlier stage cleared some of them.
     replaced = sum(item.tokens for items in exchanges for item in items)
     staying = view.tokens - sum(view.groups[number].tokens for number in chosen)
-    cap = min(int(goal.budget.compression_ratio * replaced), _most_tokens(goal, staying))
+    most = goal.budget.summary_tokens
+    if goal.state_tokens:  # an outline follows
+        most = min(most, max(most // 2, goal.tokens - staying))
+    cap = min(int(goal.budget.compression_ratio * replaced), most)
     if options.by_hand and options.insist and replaced > SMALLEST_SUMMARY:
         cap = max(cap, SMALLEST_SUMMARY)
     nothing = all(view.groups[number].is_summary for number in chosen) if options.by_hand else few

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import get_args
+from typing import Any, get_args
 
 from memman.display import format_error, safe_repr
 from memman.entries import Accuracy, check_id
@@ -15,20 +15,16 @@ logger = logging.getLogger("memman.counting")
 _METHODS = {False: ("count_texts",), True: ("count_request", "acount_request")}
 
 
-def valid_specs(listed: Iterable[tuple[str, object]]) -> list[CounterSpec]:
+def valid_specs(listed: Iterable[tuple[str, Any]]) -> list[CounterSpec]:
     """Return the valid specs among those that plugins list, as (plugin, spec); log each other one."""
     specs = []
     for plugin, item in listed:
-        if isinstance(item, CounterSpec) and _is_valid(item):
+        named = isinstance(item, CounterSpec) and isinstance(item.name, str) and item.name != ""
+        if named and item.accuracy in get_args(Accuracy) and callable(item.match):
             specs.append(item)
         else:
             logger.warning("plugin %s lists an invalid counter: %s", plugin, safe_repr(item, 200))
     return specs
-
-
-def _is_valid(spec: CounterSpec) -> bool:
-    named = isinstance(spec.name, str) and spec.name != ""
-    return named and spec.accuracy in get_args(Accuracy) and callable(spec.match)
 
 
 def make(spec: CounterSpec, model: ModelRef) -> LocalCounter | RemoteCounter:

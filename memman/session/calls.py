@@ -77,10 +77,10 @@ async def _call_of(
     """Return the call of a result, whether the result is late, and the result that the call has already."""
     result = added.entry
     if added.again is not None:
-        waiting = log.window.open_call_of(result, taken)
-        if waiting is not None:
-            return waiting.entry, True, None
-        return added.again, True, _answer_of(batch.find(added.again.id))
+        answer = _answer_of(batch.find(added.again.id))
+        is_answered = answer is not None or added.again.id in taken
+        waiting = log.window.open_call_of(result, taken) if is_answered else None
+        return (added.again, True, answer) if waiting is None else (waiting.entry, True, None)
     item, late = log.window.call_of(result, taken)
     if item is None and result.call_id is not None and log.window.head:
         await log.refresh()

@@ -138,15 +138,17 @@ class AdapterConformance:
     def test_stream_has_an_event_before_and_after_each_compression(self) -> None:
         self._needs("stream")
         self._needs("events")
-        done = list[object]()
-        with self._conversation(self.budget) as talk:
-            talk.memory.on("compress", done.append)
-            talk.play(min(self.turns, _STREAMED), stream=True)
-            assert len(done) > 1, "give the law a smaller budget"
-            # The stream of a run may have ended when its answer was logged.
-            assert len(done) - 1 <= talk.driver.events.count("memman.compressed") <= len(done)
-            told = [name for name in talk.driver.events if name.startswith("memman.compress")]
-            assert told == ["memman.compressing", "memman.compressed"] * (len(told) // 2)
+        for steps, words in ((1, 1), (0, self.budget // 25)):  # with tools, and in a plain chat
+            done = list[object]()
+            with self._conversation(self.budget, steps=steps) as talk:
+                talk.memory.on("compress", done.append)
+                questions = _questions(min(self.turns, _STREAMED))
+                talk.say((text + " please" * words for text in questions), stream=True)
+                assert len(done) > 1, "give the law a smaller budget"
+                # The stream of a run may have ended when its answer was logged.
+                assert len(done) - 1 <= talk.driver.events.count("memman.compressed") <= len(done)
+                told = [name for name in talk.driver.events if name.startswith("memman.compress")]
+                assert told == ["memman.compressing", "memman.compressed"] * (len(told) // 2)
 
     def test_long_sync_run_fits_is_valid_and_is_logged_whole(self) -> None:
         self._needs("sync")

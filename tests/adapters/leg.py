@@ -120,7 +120,7 @@ class Conversation:
         if len(self._models) > 1:
             self._driver.switch(model)
         first, refused = len(model.requests), model.overflows
-        answer = asyncio.run(self._cut(text) if is_cut else self._answer(model, text))
+        answer = asyncio.run(self._cut(text) if is_cut else self._answer(model, text, refused))
         requests = model.requests[first:]
         return {
             "answer": answer,
@@ -135,12 +135,12 @@ class Conversation:
             "session": self._driver.session_id,
         }
 
-    async def _answer(self, model: FakeModel, text: str) -> str:
+    async def _answer(self, model: FakeModel, text: str, refused: int) -> str:
         """Run a turn, and again after a refusal that ends the run, as the page of such a framework says."""
         try:
             return await self._driver.run(text)
         except Exception as error:
-            if not model.overflows:
+            if model.overflows == refused:
                 raise
             self._memory.record_overflow(error, model=model.name, tokens=model.requests[-1].tokens)
             self._asked += 1

@@ -87,7 +87,7 @@ def test_model_that_says_anything_of_itself_gets_a_request(
         drive(requests.record_usage(input_tokens=20))
 
 
-@pytest.mark.parametrize("shrink", [1.0, 0.99])
+@pytest.mark.parametrize("shrink", [1.0, 0.99, 1.01])
 def test_endless_refusals_of_one_request_end(shrink: float) -> None:
     with MemoryManager() as memory:
         memory.add_user_message("s", "x" * 400_000)
@@ -99,6 +99,18 @@ def test_endless_refusals_of_one_request_end(shrink: float) -> None:
             requests.tokens = int(requests.tokens * shrink)  # an adapter that does not shorten it
             assert attempts < 30
     assert attempts == 10
+
+
+def test_refusals_are_forgotten_once_a_request_is_accepted() -> None:
+    with MemoryManager() as memory:
+        fill(memory, "s")
+        methods, drive = blocking(memory)
+        requests = ModelRequests(methods, "s")
+        for number in range(30):
+            drive(requests.build(f"model-{number // 2}", window=200_000))
+            assert drive(requests.is_too_long(REFUSAL))
+            if number % 2:
+                drive(requests.record_usage(input_tokens=1_000))
 
 
 def test_own_message_comes_back_only_if_it_is_unaltered() -> None:
@@ -165,6 +177,19 @@ def test_stream_that_raises_breaks_no_add() -> None:
     with MemoryManager(config=CONFIG) as memory, streamed(write):
         fill(memory, "s")
         assert len(memory.get_entries("s")) == 60
+
+
+def test_inner_stream_adds_nothing() -> None:
+    outer: list[dict[str, Any]] = []
+    inner: list[dict[str, Any]] = []
+    with MemoryManager(config=CONFIG) as memory, streamed(outer.append):
+        with streamed(None):
+            fill(memory, "s")
+        number = len(outer)
+        with streamed(inner.append):
+            fill(memory, "s")
+    assert 0 < number < len(outer)
+    assert inner == []
 
 
 def test_stream_of_none_subscribes_to_nothing() -> None:

@@ -116,6 +116,25 @@ def test_messages_in_any_order_come_back_as_added(form: str, data: Any) -> None:
             assert memory.get_messages("s", format=form, last=len(kept)) == kept
 
 
+def test_result_of_a_batch_belongs_to_its_newest_call() -> None:
+    def call(number: int) -> dict[str, Any]:
+        made = {"name": "read", "arguments": str(number)}
+        return {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": made}],
+        }
+
+    memory = small()
+    memory.add_messages("s", [{"role": "user", "content": "q"}, call(1)])
+    late = {"role": "tool", "tool_call_id": "c1", "content": "found"}
+    memory.add_messages("s", [call(2), {"role": "user", "content": "Well?"}, late])
+    sent = json.dumps(memory.build_context("s").messages)
+    assert sent.count("found") == 1
+    assert sent.rindex('"arguments": "2"') < sent.index("found")
+    assert sent.count('"arguments": "2"') == 2  # with its call once more
+
+
 @pytest.mark.parametrize("form", CONVERSATIONS)
 def test_other_formats_get_the_same_texts(form: str) -> None:
     memory = small()

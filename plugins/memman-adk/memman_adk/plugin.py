@@ -44,8 +44,8 @@ class MemmanPlugin(BasePlugin):
             valid id becomes a digest.
         count_tools: whether the definitions of the tools are a part of the budget.
         recall: whether the agents get the tool `recall`, which returns entries that left the context.
-        stream: whether an agent's event has what memman did to the context since the one before, as a list
-            in `custom_metadata["memman"]`.
+        stream: whether an agent's event lists memman's events since the agent's previous one, in
+            `custom_metadata["memman"]`.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class MemmanPlugin(BasePlugin):
         with streamed(conversation.events.append if self._stream else None):
             await conversation.log.begin_task(llm_request.contents)
             await conversation.log.sync(context.session.events)
-            if conversation.recall is not None:
-                llm_request.append_tools([_RecallTool(conversation.recall)])
-            conversation.begin(context.invocation_id, llm_request.contents)
-            await self._fit(conversation, llm_request)
+        if conversation.recall is not None:
+            llm_request.append_tools([_RecallTool(conversation.recall)])
+        conversation.begin(context.invocation_id, llm_request.contents)
+        await self._fit(conversation, llm_request)
         return None
 
     async def after_model_callback(
@@ -206,11 +206,12 @@ class MemmanPlugin(BasePlugin):
 
     async def _fit(self, conversation: _Conversation, request: LlmRequest) -> None:
         """Replace the contents of a request by the session's context."""
-        context = await conversation.requests.build(
-            request.model,
-            pending=[message_of(content) for _, content in conversation.transients] or None,
-            **self._options(request),
-        )
+        with streamed(conversation.events.append if self._stream else None):
+            context = await conversation.requests.build(
+                request.model,
+                pending=[message_of(content) for _, content in conversation.transients] or None,
+                **self._options(request),
+            )
         request.contents = conversation.contents.of(
             context, conversation.transients, conversation.given
         )

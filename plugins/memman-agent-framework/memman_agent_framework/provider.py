@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -36,11 +37,13 @@ from memman_agent_framework.run import (
 
 _Next: TypeAlias = Callable[[], Awaitable[None]]
 _Stream: TypeAlias = ResponseStream[ChatResponseUpdate, ChatResponse[Any]]
+_Events: TypeAlias = deque[dict[str, Any]]
 _LOADED: Final = "memman_loaded"
 _RUN: Final = "memman_run"
 _HOUR: Final = 3_600  # seconds
 _OPENAI: Final = "agent_framework_openai"
 _ANTHROPIC: Final = "agent_framework_anthropic._chat_client"
+_MOST_EVENTS: Final = 100  # of a session, while no run streams
 _UNMARKED: Final = ("bedrock", "vertex")  # these hosts place no marks themselves
 
 
@@ -86,6 +89,9 @@ class MemmanHistoryProvider(HistoryProvider):
             store_outputs=store_outputs,
         )
         self._tool_of = kept_by_session(methods_of(memory).recall_tool)
+        self.events_of: Callable[[str], _Events] = kept_by_session(
+            lambda _: deque(maxlen=_MOST_EVENTS)
+        )
         self.memory = memory
         self.recall = recall
         self.cache = cache
@@ -115,7 +121,8 @@ class MemmanHistoryProvider(HistoryProvider):
     ) -> None:
         """Add those messages to the log that it has not yet."""
         run = (state or {}).get(_RUN) or Run(self.memory.aio, _valid(session_id))
-        await run.log(messages)
+        with streamed(self.events_of(run.session_id).append if self.stream else None):
+            await run.log(messages)
 
     # ------------------------------------------------------------ hooks of the framework
 
@@ -214,7 +221,7 @@ class _Fit(ChatMiddleware):
         self.run = run
         self._requests = requests
         self._provider = provider
-        self._events: list[dict[str, Any]] = []  # that the stream has not yet
+        self._events = provider.events_of(run.session_id)  # that the stream has not yet
 
     async def process(self, context: ChatContext, call_next: _Next) -> None:
         """Fit a model call, and record its usage."""
@@ -222,10 +229,8 @@ class _Fit(ChatMiddleware):
             await call_next()
             return
         given, finished = context.messages, list[ChatResponse[Any]]()
-        write = self._events.append if self._provider.stream and context.stream else None
         try:
-            with streamed(write):
-                await self._fit(context, given)
+            await self._fit(context, given)
             await self._call(context, call_next, given)
         except MiddlewareTermination:
             raise
@@ -248,11 +253,11 @@ class _Fit(ChatMiddleware):
     ) -> AsyncIterator[ChatResponseUpdate]:
         """Yield the updates of a streamed model call, and add its response to `finished`."""
         has_begun = False
-        events, self._events = self._events, []
-        for event in events:
-            yield ChatResponseUpdate(role="assistant", additional_properties={"memman": event})
         try:
             while not finished:
+                while self._events:
+                    told = {"memman": self._events.popleft()}
+                    yield ChatResponseUpdate(role="assistant", additional_properties=told)
                 try:
                     async for update in stream:
                         has_begun = True
@@ -283,11 +288,14 @@ class _Fit(ChatMiddleware):
 
     async def _fit(self, context: ChatContext, messages: Sequence[Message]) -> None:
         """Log what is new in a request, and replace its messages by the session's context."""
-        named = await self.run.follow(messages)
-        options = context.options or {}
-        others = [message.text for id_, message in named if id_ is None]
-        model = _model_of(options, context.client)
-        built = await self._provider.context(self._requests, model, options, others)
+        if not context.stream:
+            self._events.clear()  # nobody reads them
+        with streamed(self._events.append if self._provider.stream and context.stream else None):
+            named = await self.run.follow(messages)
+            options = context.options or {}
+            others = [message.text for id_, message in named if id_ is None]
+            model = _model_of(options, context.client)
+            built = await self._provider.context(self._requests, model, options, others)
         context.messages = self.run.request(named, built)
         # Else the service would keep the conversation too, and get only what is new.
         store = {"store": False} if getattr(context.client, "STORES_BY_DEFAULT", False) else {}

@@ -79,10 +79,7 @@ def mapped_errors() -> Iterator[None]:
             f"AWS has no credentials to ask with ({error}): {_SET_CREDENTIALS}"
         ) from error
     except of_boto.ParamValidationError as error:
-        raise InvalidInput(f"boto3 does not take the request: {_unquoted(str(error))}") from error
-
-
-def _unquoted(message: str) -> str:
-    """Return a message of boto3 without the values that it quotes: they are the conversation."""
-    *pieces, last = " ".join(message.split()).split(_TYPE)
-    return _TYPE.join([*(piece.partition(_QUOTE)[0] for piece in pieces), last])
+        # Without the values that boto3 quotes: they are the conversation.
+        *pieces, last = " ".join(str(error).split()).split(_TYPE)
+        reason = _TYPE.join([*(piece.partition(_QUOTE)[0] for piece in pieces), last])
+        raise InvalidInput(f"boto3 does not take the request: {reason}") from error

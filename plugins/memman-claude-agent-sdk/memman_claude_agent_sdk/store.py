@@ -102,7 +102,7 @@ class MemmanSessionStore:
         with self._lock:
             newest = self._newest(session_id)
             entries = self._add(session_id, lines)
-            if any(_is_redacted(entry) for entry in entries):
+            if "redacted" in [each.metadata.get("memman", {}).get("altered") for each in entries]:
                 raise InvalidInput(
                     "`redact` changed a line, and cannot reach its other keys: use a manager "
                     "without it"
@@ -155,7 +155,8 @@ class MemmanSessionStore:
         """Record the usage in new lines, and describe the session by its key and the SDK's summary."""
         from claude_agent_sdk import fold_session_summary
 
-        metadata = self._info(session_id).metadata
+        infos = self.memory.list_sessions(prefix=session_id)
+        metadata = next(info.metadata for info in infos if info.session_id == session_id)
         own: dict[str, Any] = {**metadata.get(FORMAT, {}), **key}
         for answer in _answers(lines):
             if answer["id"] != own.get("answer"):  # the next append may have more of its lines
@@ -172,10 +173,6 @@ class MemmanSessionStore:
             self.memory.record_usage(session_id, answer["usage"], model=answer.get("model"))
         except InvalidInput as error:  # the lines are stored, and that matters more
             _logger.warning("the usage of an answer was not recorded: %s", error)
-
-    def _info(self, session_id: str) -> SessionInfo:
-        infos = self.memory.list_sessions(prefix=session_id)
-        return next(info for info in infos if info.session_id == session_id)
 
     def _sessions(self, within: str) -> list[tuple[SessionInfo, Line]]:
         """Return the sessions of transcripts in a project or below a session, with their keys."""
@@ -217,10 +214,6 @@ def _answers(lines: Sequence[Line]) -> list[Line]:
 def _line_id(line: Line) -> str | None:
     uuid = line.get("uuid")
     return valid_id(uuid) if isinstance(uuid, str) else None
-
-
-def _is_redacted(entry: Entry) -> bool:
-    return bool(entry.metadata.get("memman", {}).get("altered") == "redacted")
 
 
 def _mtime(info: SessionInfo) -> int:

@@ -89,17 +89,12 @@ def _parsed(index: int, line: Any) -> list[NewEntry]:
         kept = [
             entry_of(each, f"{number}", _NEVER, NOT_COUNTED) for number, each in enumerate(found)
         ]
-        if _restored(kept) == [line]:
+        if original_messages(TranscriptFormat(), kept) == [[line]]:
             return found
     # An assistant's message without parts is in no context.
     empty = NewEntry(type="message", role="assistant", content=())
     first, *others = found or [empty]
     return [_keeping(first, {"line": line}), *(_keeping(each, _PART) for each in others)]
-
-
-def _restored(entries: Sequence[Entry]) -> list[Line]:
-    [lines] = original_messages(TranscriptFormat(), entries)
-    return lines
 
 
 def _spoken(index: int, line: Line) -> list[NewEntry]:

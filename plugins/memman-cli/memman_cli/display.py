@@ -61,9 +61,11 @@ def open_console(stream: Literal["stdout", "stderr"] = "stdout") -> Console:
 
     file: TextIO = getattr(sys, stream)
     terminal = file.isatty()
+    context = click.get_current_context(silent=True)
+    plain = bool(os.environ.get("NO_COLOR")) or (context is not None and context.color is False)
     return SafeConsole(
         file=file,
-        color_system="auto" if terminal and not _is_colour_off() else None,
+        color_system="auto" if terminal and not plain else None,
         force_terminal=terminal,
         width=None if terminal else _columns() or _PIPE_COLUMNS,
         highlight=False,
@@ -76,11 +78,6 @@ def _columns() -> int:
     """Return the value of COLUMNS; 0 if it has none."""
     given = os.environ.get("COLUMNS", "")
     return max(_LEAST_TEXT, int(given)) if given.isdecimal() else 0
-
-
-def _is_colour_off() -> bool:
-    context = click.get_current_context(silent=True)
-    return bool(os.environ.get("NO_COLOR")) or (context is not None and context.color is False)
 
 
 def has_colours(console: Console) -> bool:

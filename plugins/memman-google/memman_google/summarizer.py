@@ -93,7 +93,9 @@ class GoogleSummarizer(ProviderSummarizer):
         content = candidates[0].content if candidates else None
         parts = (content.parts if content else None) or ()
         texts = [part.text for part in parts if part.text and not part.thought]
-        ended = _name_of(candidates[0].finish_reason) if candidates else ""
+        reason = candidates[0].finish_reason if candidates else None
+        # The SDK makes an enum of a reason, even of an unknown one.
+        ended = str(getattr(reason, "value", reason) or "")
         blocked = answer.prompt_feedback and answer.prompt_feedback.block_reason
         return SummaryReply(
             text="".join(texts),
@@ -103,8 +105,3 @@ class GoogleSummarizer(ProviderSummarizer):
             refused=bool(blocked) or ended in _REFUSALS,
             calls_tool=any(part.function_call for part in parts),
         )
-
-
-def _name_of(reason: Any) -> str:
-    """Return a finish reason's name; the SDK makes an enum of it, even of an unknown one."""
-    return str(getattr(reason, "value", reason) or "")

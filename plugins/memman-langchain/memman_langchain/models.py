@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, MessageLikeRepresentation, convert_to_messages
+from langchain_core.messages import MessageLikeRepresentation, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 
@@ -64,15 +64,11 @@ class _ChatModelSummarizer:
         reply = self._model.invoke(request.prompt, config)
         said, usage = reply.response_metadata, reply.usage_metadata
         end = next((said[key] for key in _ENDS if said.get(key)), "")
+        refusal = reply.additional_kwargs.get("refusal")
         return SummaryReply(
             text=str(reply.text),
             model=said.get("model_name") or model_name(self._model),
             usage=billed(usage) if usage else None,
             truncated=end in ("length", "max_tokens", "MAX_TOKENS"),
-            refused=_is_refused(reply, end),
+            refused=bool(refusal) or end in ("content_filter", "refusal", "SAFETY"),
         )
-
-
-def _is_refused(reply: AIMessage, end: str) -> bool:
-    ends = ("content_filter", "refusal", "SAFETY")
-    return end in ends or bool(reply.additional_kwargs.get("refusal"))

@@ -72,7 +72,7 @@ class MemmanFunctionAgent(FunctionAgent):
             memory.fit, llm_input, definitions, llm=self.llm, recall=self.recall, cache=marks
         )
         while True:
-            with self._streamed(ctx):
+            with self._streamed(ctx, memory):
                 sent = await asyncio.to_thread(fit)
             try:
                 output = await super().take_step(ctx, sent, tools, memory)
@@ -92,14 +92,17 @@ class MemmanFunctionAgent(FunctionAgent):
         if isinstance(memory, MemmanMemory):
             await self._put_steps(ctx, memory)
 
-    def _streamed(self, ctx: Any) -> AbstractContextManager[None]:
-        """Write memman's events into the stream of a run."""
+    def _streamed(self, ctx: Any, memory: MemmanMemory) -> AbstractContextManager[None]:
+        """Write memman's events into the stream of a run, also those since its last step."""
         loop = asyncio.get_running_loop()
 
         def write(event: dict[str, Any]) -> None:
             made = MemmanEvent(name=event["name"], value=event["value"])
             loop.call_soon_threadsafe(ctx.write_event_to_stream, made)
 
+        for event in memory.pop_events():
+            if self.stream:
+                write(event)
         return streamed(write if self.stream else None)
 
     async def _put_steps(self, ctx: Any, memory: MemmanMemory) -> None:
@@ -109,7 +112,7 @@ class MemmanFunctionAgent(FunctionAgent):
             # Emptied first: a run that is cancelled in between leaves its steps in one place.
             await ctx.store.set(self.scratchpad_key, [])
             try:
-                with self._streamed(ctx):
+                with self._streamed(ctx, memory):
                     await memory.aput_messages(steps)
             except Exception:
                 await ctx.store.set(self.scratchpad_key, steps)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from threading import Lock
 from typing import Any, Final, Literal
@@ -24,6 +26,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.memory import BaseMemory
 
 from memman import (
+    AsyncMethods,
     BudgetExceeded,
     Context,
     Entry,
@@ -34,13 +37,15 @@ from memman import (
     SessionNotFound,
     valid_id,
 )
-from memman.adapters import ModelRequests, Run, blocking
+from memman.adapters import ModelRequests, Run, blocking, streamed
 from memman.formats.lenient import read_messages
 from memman.formats.originals import message_groups, original_messages
 from memman.formats.parts import NOT_CARRIED
 from memman_llama_index.messages import NAME, LlamaIndexFormat, is_message
 
 _HERE: Final = "process:"  # the store of a manager that no other process finds
+_FRAMING: Final = 8  # tokens around the prefix of a chat engine, which counts its text alone
+_MOST_EVENTS: Final = 100
 _SHARE: Final = 0.75  # of a model's window, as in LlamaIndex's own memories
 _UNNAMED: Final = "unknown"  # LlamaIndex's name of a model without a name
 _BLOCK: Final[TypeAdapter[Any]] = TypeAdapter(ContentBlock)
@@ -64,8 +69,13 @@ class MemmanMemory(BaseMemory):
     _tools: list[Any] | None = PrivateAttr(default=None)
     # The model of the last request, and its window if the model has one.
     _asked: tuple[str | None, int | None] = PrivateAttr(default=(None, None))
+    _methods: AsyncMethods = PrivateAttr()
     _run: Run = PrivateAttr()
-    _requests: ModelRequests = PrivateAttr()
+    _last: ModelRequests | None = PrivateAttr(default=None)
+    # Events of compressions outside of an agent's step, for its next one.
+    _events: deque[dict[str, Any]] = PrivateAttr(
+        default_factory=partial(deque, maxlen=_MOST_EVENTS)
+    )
     _fits_session: bool = PrivateAttr(default=True)  # the last request
     # What `get` returned last: the objects of a request, which are converted once.
     _got: tuple[Context, list[ChatMessage]] | None = PrivateAttr(default=None)
@@ -79,8 +89,7 @@ class MemmanMemory(BaseMemory):
         with _lock:
             found = memory or _managers.get(self.store) or self._opened()
             self._memory = _managers[self.store] = found
-        methods, self._run = blocking(found)
-        self._requests = ModelRequests(methods, self.session_id)
+        self._methods, self._run = blocking(found)
 
     def _opened(self) -> MemoryManager:
         if self.store.startswith(_HERE):
@@ -147,7 +156,8 @@ class MemmanMemory(BaseMemory):
             initial_token_count: the tokens of what else is sent.
         """
         self._asked = None, None  # the next request may be to another model
-        context = self._last_context(initial_token_count)
+        framing = _FRAMING if initial_token_count else 0
+        context = self._last_context(initial_token_count + framing)
         messages = chat_messages(context.messages)
         # A workflow may write its state into the last one.
         last = [message.model_copy(deep=True) for message in messages[-1:]]
@@ -165,7 +175,8 @@ class MemmanMemory(BaseMemory):
     def put_messages(self, messages: list[ChatMessage]) -> None:
         """Add messages, all or none."""
         if messages:
-            self._memory.add_messages(self.session_id, messages, NAME, unknown="keep")
+            with streamed(self._events.append):
+                self._memory.add_messages(self.session_id, messages, NAME, unknown="keep")
 
     def set(self, messages: list[ChatMessage]) -> None:
         """Make `get_all` return these messages: what is new is added, what is gone is retracted.
@@ -252,7 +263,20 @@ class MemmanMemory(BaseMemory):
         """Learn the model's limit from an error, and return whether a shorter request may succeed."""
         return self._run(self._requests.is_too_long(error))
 
+    def pop_events(self) -> Iterator[dict[str, Any]]:
+        """Yield the events of compressions since the last call that no block of `streamed` wrote."""
+        while self._events:
+            yield self._events.popleft()
+
     # ------------------------------------------------------------ parts
+
+    @property
+    def _requests(self) -> ModelRequests:
+        if (
+            self._last is None or self._last.session_id != self.session_id
+        ):  # a copy may have another
+            self._last = ModelRequests(self._methods, self.session_id)
+        return self._last
 
     def _last_context(self, reserved: int = 0) -> Context:
         """Return the context for the last request's agent, or for none if its prompt is too long now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, Literal, cast
@@ -191,12 +191,8 @@ def _after(known: Sequence[Any], items: Sequence[Any]) -> Sequence[Any] | None:
     answered = {item.get("call_id") for item in known if "output" in item}
     at = 0
     for item in known:
-        if at < len(items) and _is_same(items[at], item):
+        if at < len(items) and all(item.get(key) == value for key, value in items[at].items()):
             at += 1
         elif item.get("type") != "reasoning" and item.get("call_id") in {None, *answered}:
             return None
     return items[at:]
-
-
-def _is_same(item: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    return all(known.get(key) == value for key, value in item.items())

@@ -77,7 +77,9 @@ class OpenAISummarizer(ProviderSummarizer):
         except Exception as error:
             if getattr(error, "code", None) == "content_filter":  # of Azure, about the prompt
                 return SummaryReply(text="", refused=True)
-            if not _is_unwanted(self._limit, error):
+            said = str(error)
+            refused = status_of(error) in (400, 422) and self._limit in said
+            if not (refused and _UNWANTED.search(said)):  # another error than an unknown parameter
                 raise
         self._limit = _OLDER if self._limit == _NEWER else _NEWER
         return super().once(request, seconds)
@@ -136,9 +138,3 @@ def _server(url: str) -> str:
     if name.endswith(".azure.com"):
         return "azure"
     return "openai" if name.endswith("api.openai.com") else host
-
-
-def _is_unwanted(parameter: str, error: Exception) -> bool:
-    """Return whether the server refused the request because it does not know the parameter."""
-    said = str(error)
-    return status_of(error) in (400, 422) and parameter in said and bool(_UNWANTED.search(said))

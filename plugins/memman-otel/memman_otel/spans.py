@@ -103,7 +103,7 @@ class Spans:
             "memman.compression.tokens_before": result.tokens_before,
             "memman.compression.tokens_after": result.tokens_after,
             "memman.compression.replaced_entries": len(result.replaced_ids),
-            "memman.compression.methods": _methods(result),
+            "memman.compression.methods": sorted({item.method for item in result.replacements}),
         }
         if result.compression_id is not None:
             found["memman.compression.id"] = result.compression_id
@@ -169,10 +169,6 @@ def _is_compacted(answer: Any) -> bool:
     if isinstance(answer, CompressionResult):
         return answer.compression_id is not None
     return isinstance(answer, Context) and answer.compacted
-
-
-def _methods(result: CompressionResult) -> list[str]:
-    return sorted({item.method for item in result.replacements})
 
 
 def _message(role: str, text: str, **others: str) -> str:

@@ -56,7 +56,8 @@ def made_ready(connection: psycopg.Connection[Any], create: bool) -> int | None:
     """Return the version of the tables, None without one; create them first if `create` allows it."""
     if create:
         _made(connection)
-    version = _version(connection)
+    found = connection.execute("SELECT version FROM memman_store").fetchall()
+    version = int(found[0][0]) if found else None
     if create and version == VERSION:
         _moved(connection)
     return version
@@ -73,11 +74,6 @@ def _made(connection: psycopg.Connection[Any]) -> None:
     with connection.transaction():
         connection.execute(_LOCK)
         connection.execute(schema().encode())
-
-
-def _version(connection: psycopg.Connection[Any]) -> int | None:
-    found = connection.execute("SELECT version FROM memman_store").fetchall()
-    return int(found[0][0]) if found else None
 
 
 def _moved(connection: psycopg.Connection[Any]) -> None:

@@ -146,20 +146,21 @@ class MemmanConversationManager(ConversationManager):
         async for each in next_fn(request):
             yield each
 
-    async def _fit(self, request: InvokeModelContext) -> InvokeModelContext:
-        """Fit a request, and note what happens to the context."""
+    async def _sync(self, messages: Sequence[Message]) -> list[str]:
+        """Make the session equal to the agent's messages; note the events for the stream."""
         with streamed(self._events.append if self._stream else None):
-            return await self._fitted(request)
+            return await self._history.sync(messages)
 
-    async def _fitted(self, request: InvokeModelContext) -> InvokeModelContext:
+    async def _fit(self, request: InvokeModelContext) -> InvokeModelContext:
         """Log what is new, and replace the messages of a request by the session's context."""
         messages = list(request.agent.messages)
-        ids = await self._history.sync(messages)
+        ids = await self._sync(messages)
         if self._refused and not await self._requests.is_too_long(self._refused, is_known=True):
             raise self._refused
         self._refused = None
         try:
-            context = await self._context(request)
+            with streamed(self._events.append if self._stream else None):
+                context = await self._context(request)
         except BudgetExceeded as error:
             raise ContextWindowOverflowException(str(error)) from error
         start = shown_from(context, ids) if context.compacted else 0
@@ -182,7 +183,7 @@ class MemmanConversationManager(ConversationManager):
 
     async def _log_answer(self, event: AfterInvocationEvent) -> None:
         """Log the last messages of a run."""
-        await self._history.sync(event.agent.messages)
+        await self._sync(event.agent.messages)
 
     # ------------------------------------------------------------ parts
 
@@ -191,9 +192,8 @@ class MemmanConversationManager(ConversationManager):
         prompt, _ = split_system_prompt(request.system_prompt)
         injected = [block["text"] for block in _injected(request) if "text" in block]
         tools = [{"toolSpec": spec} for spec in request.tool_specs] if self._count_tools else None
-        config: object = getattr(
-            request.model, "get_config", dict
-        )()  # a model of one's own may have none
+        # A model of the application's own may have no configuration.
+        config: object = getattr(request.model, "get_config", dict)()
         return await self._requests.build(
             field_of(config, "model_id"),
             window=field_of(config, "context_window_limit"),

@@ -143,8 +143,8 @@ def _content(content: JSON) -> Content:
     if isinstance(content.get("text"), str):
         return str(content["text"])
     if not isinstance(parts, list):
-        known = {key: value for key, value in content.items() if key != "content_type"}
-        return (_opaque(content),) if any(known.values()) else ""
+        known = any(value for key, value in content.items() if key != "content_type")
+        return (OpaquePart(_NAME, encode_json(content, "a part of a message")),) if known else ""
     if all(isinstance(part, str) for part in parts):
         return "\n".join(parts)
     found: list[Part] = [
@@ -153,7 +153,3 @@ def _content(content: JSON) -> Content:
         if part
     ]
     return tuple(found)
-
-
-def _opaque(value: JSON) -> OpaquePart:
-    return OpaquePart(_NAME, encode_json(value, "a part of a message"))

@@ -60,7 +60,8 @@ class ClaudeCodeLog:
             elif line.get("subtype") == "microcompact_boundary":
                 cleared += 1
             elif line.get("isCompactSummary") is True:
-                text = _said(_entries(line, index, names))
+                said = [text_of(each.new_entry.content) for each in _entries(line, index, names)]
+                text = "\n".join(said)
                 yield Compaction(text, reason or "compacted by Claude Code", _time(line))
             elif line.get("type") in _SPOKEN:
                 yield from _entries(line, index, names)
@@ -229,10 +230,6 @@ def _entries(line: Line, index: int, names: dict[str, str]) -> list[ReadEntry]:
         own = own if place else with_log_keys(own, _NAME, rest)
         found.append(ReadEntry(own, _time(line)))
     return found
-
-
-def _said(entries: list[ReadEntry]) -> str:
-    return "\n".join(text_of(entry.new_entry.content) for entry in entries)
 
 
 def _named(new_entry: NewEntry, index: int, names: dict[str, str]) -> NewEntry:

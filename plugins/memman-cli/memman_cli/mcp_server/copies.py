@@ -129,7 +129,9 @@ class Copies:
                 begin = "".join(f"{part}/" for part in parts if part)
                 # Two files may differ in their suffixes only.
                 name = begin + stem(path.name)
-                found[_text(begin + path.name if name in found else name)] = path
+                name = begin + path.name if name in found else name
+                # A file's name is bytes that need not be text.
+                found[name.encode(errors="surrogateescape").decode(errors="replace")] = path
         return found
 
     def _is_due(self, name: str, path: Path, now: float) -> bool:
@@ -230,8 +232,3 @@ class _ClosedError(Exception):
 def _changed(path: Path) -> int:
     version = version_of(path)
     return 0 if version is None else version.changed
-
-
-def _text(name: str) -> str:
-    """Return a file's name, whose bytes need not be text, as text."""
-    return name.encode(errors="surrogateescape").decode(errors="replace")

@@ -193,7 +193,9 @@ class ToolCalls:
         try:
             given = msgspec.convert(arguments or {}, tool.arguments, strict=False)
         except msgspec.ValidationError as error:
-            raise InvalidInput(f"the arguments of {name}: {_without_root(str(error))}") from None
+            # With the names of arguments, not with paths of JSON.
+            fault = str(error).replace("`$.", "`").replace(" - at `$`", "")
+            raise InvalidInput(f"the arguments of {name}: {fault}") from None
         match given:
             case SearchArguments():
                 return self._search(given)
@@ -344,11 +346,6 @@ def _time(given: str, name: str) -> datetime | None:
             f"{name}: {given!r} is not a time; write 2026-03-01 or 2026-03-01T10:00Z"
         ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _without_root(fault: str) -> str:
-    """Return a fault with the names of arguments, not with paths of JSON."""
-    return fault.replace("`$.", "`").replace(" - at `$`", "")
 
 
 def _numbers(scope: Scope) -> list[str]:

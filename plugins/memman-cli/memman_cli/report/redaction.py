@@ -17,7 +17,6 @@ from memman_cli.report.data import (
     ShownBlock,
     ShownEntry,
     ShownPart,
-    ShownReplacement,
     ShownStep,
 )
 
@@ -88,13 +87,9 @@ def _step(step: ShownStep) -> ShownStep:
     return msgspec.structs.replace(
         step,
         reason="",
-        replacements=[_replacement(item) for item in step.replacements],
+        replacements=[msgspec.structs.replace(item, kept={}) for item in step.replacements],
         changes=_changes(step),
     )
-
-
-def _replacement(item: ShownReplacement) -> ShownReplacement:
-    return msgspec.structs.replace(item, kept={})
 
 
 def _changes(step: ShownStep) -> dict[str, Any]:
