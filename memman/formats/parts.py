@@ -407,11 +407,11 @@ def own_block(entry: Entry | None, form: str) -> tuple[Wire, Kind] | None:
     kind = kind_of(form, block) if block else None
     if kind is None:
         return None
-    half = kind.half if is_half(form, block, kind) or not kind.anonymous else ""
+    half = kind.half if (has_id := is_half(form, block, kind)) or not kind.anonymous else ""
     wanted = "summary" if kind.stands_for == "before" else _TYPES[half]
     if entry is None or kind.plain or kind.part or entry.type != wanted:
         return None
-    return (block, kind) if half in ("", "whole") or is_half(form, block, kind) else None
+    return (block, kind) if has_id or half in ("", "whole") else None
 
 
 def compaction_entry(form: str, block: Wire, label: str | None = None) -> NewEntry:
