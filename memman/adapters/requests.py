@@ -26,7 +26,7 @@ def methods_of(memory: object) -> AsyncMethods:
     """Return the methods of a manager to await, `memory.aio`.
 
     Raises:
-        InvalidInput: it is no manager.
+        InvalidInput: `memory` has no such methods.
     """
     found = getattr(memory, "aio", None)
     if not isinstance(found, AsyncMethods):
@@ -49,7 +49,7 @@ def blocking(memory: object) -> tuple[AsyncMethods, Run]:
         The methods, and the function `run`.
 
     Raises:
-        InvalidInput: it is no `MemoryManager`.
+        InvalidInput: `memory` is not a `MemoryManager`.
     """
     if not isinstance(memory, MemoryManager):
         raise InvalidInput(f"memory must be a MemoryManager, not {type(memory).__name__}")

@@ -136,7 +136,7 @@ class Conversation:
         }
 
     async def _answer(self, model: FakeModel, text: str, refused: int) -> str:
-        """Run a turn, and again after a refusal that ends the run, as the page of such a framework says."""
+        """Run a turn, and run it again if a refusal ended it, as the framework's page tells users."""
         try:
             return await self._driver.run(text)
         except Exception as error:

@@ -74,7 +74,7 @@ def test_usage_of_requests_without_a_session_is_not_recorded(caplog: Any) -> Non
 @pytest.mark.parametrize("model", [None, "", 7, object(), Mock(), ["gpt-5"]])
 @pytest.mark.parametrize("window", [None, True, 0, -1, "8192", Mock(), 1.5])
 @pytest.mark.parametrize("more", [{}, {"messages": [{"role": "user", "content": "Which port?"}]}])
-def test_model_that_says_anything_of_itself_gets_a_request(
+def test_request_is_built_for_any_model_and_window(
     model: object, window: object, more: dict[str, Any]
 ) -> None:
     with MemoryManager(config=CONFIG) as memory:

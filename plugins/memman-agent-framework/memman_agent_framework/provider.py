@@ -60,8 +60,9 @@ class MemmanHistoryProvider(HistoryProvider):
         recall: whether agents get the tool `recall`, which returns entries that left the context.
         cache: "auto" has OpenAI and Anthropic keep the unchanged beginning of each request. With caching
             options of your own nothing is added.
-        stream: whether a streamed run has an update for each event of the context before a model call: it
-            has no contents, and `additional_properties["memman"]`.
+        stream: whether a streamed run has an update for each event of the context before a model call, and
+            for those after the last answer of the run before: it has no contents, and
+            `additional_properties["memman"]`.
         load_messages, store_inputs, store_context_messages, store_context_from, store_outputs: those of
             every `HistoryProvider`.
     """
@@ -289,7 +290,7 @@ class _Fit(ChatMiddleware):
     async def _fit(self, context: ChatContext, messages: Sequence[Message]) -> None:
         """Log what is new in a request, and replace its messages by the session's context."""
         if not context.stream:
-            self._events.clear()  # nobody reads them
+            self._events.clear()  # a run without a stream has no place for them
         with streamed(self._events.append if self._provider.stream and context.stream else None):
             named = await self.run.follow(messages)
             options = context.options or {}

@@ -48,7 +48,7 @@ class MemmanConversationManager(ConversationManager):
         cache: "auto" places cache points for models of Bedrock and Anthropic. With cache settings or cache
             points of your own nothing is added.
         stream: whether a run's stream has `{"memman": ...}` for each event of the context before a model
-            call.
+            call, and for those after the last answer of the run before.
     """
 
     def __init__(

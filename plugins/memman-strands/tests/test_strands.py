@@ -361,7 +361,7 @@ def test_async_manager_is_taken() -> None:
 @pytest.mark.parametrize(
     "config", [None, {}, Mock(), {"model_id": Mock(), "context_window_limit": "8k"}]
 )
-def test_model_that_says_anything_of_itself_is_asked(config: Any) -> None:
+def test_model_with_any_configuration_is_asked(config: Any) -> None:
     with memory_of() as memory:
         agent = agent_of(memory, FakeModel(memory, "bedrock"))
         agent.model.get_config = lambda: config  # type: ignore[method-assign]
