@@ -76,17 +76,22 @@ def _schema(title: str, kinds: tuple[type, ...]) -> dict[str, Any]:
     twins = [_twin(kind) for kind in kinds]
     found, named = msgspec.json.schema_components(twins, ref_template="#/$defs/{name}")
     body = found[0] if len(kinds) == 1 else {"anyOf": list(found)}
-    made: dict[str, Any] = _null_last({"$schema": DIALECT, "title": title, **body, "$defs": named})
+    made: dict[str, Any] = _as_every_release({"$schema": DIALECT, "title": title, **body, "$defs": named})
     return made
 
 
-def _null_last(schema: Any) -> Any:
-    """Return the schema with null as the last alternative: msgspec's order depends on its version."""
+def _as_every_release(schema: Any) -> Any:
+    """Return the schema without what depends on msgspec's release.
+
+    That is where null stands among alternatives, and which keys an object may have (from 0.23 on).
+    """
     if isinstance(schema, list):
-        return [_null_last(each) for each in schema]
+        return [_as_every_release(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    plain = {key: _null_last(value) for key, value in schema.items()}
+    plain = {
+        key: _as_every_release(value) for key, value in schema.items() if key != "propertyNames"
+    }
     if "anyOf" in plain:
         plain["anyOf"].sort(key=lambda kind: kind == _NULL)
     return plain
