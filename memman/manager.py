@@ -579,7 +579,7 @@ class MemoryManager:
         self._runtime.run(self._methods.unpin(session_id, entry_id))
 
     def delete_entries(self, session_id: str, ids: Sequence[str]) -> None:
-        """Delete added entries permanently, with every summary that was made from them.
+        """Delete added entries permanently, with the summaries and recalled copies made from them.
 
         Compressions that hide one of them are unfolded first. The window may then be over its limit until
         the next add compresses it; contexts are trimmed until then. Payloads are overwritten in the store.

@@ -147,26 +147,27 @@ def _pieces(
     quote: Quote, tokens: int, count: Callable[[str], int], nonce: str
 ) -> Iterator[tuple[Quote, int]]:
     """Yield a quote in pieces of at most so many tokens, of one character at least, with their tokens."""
-    size = quote.guess(tokens)
+    start, size = 0, quote.guess(tokens)
     while True:
-        piece = quote.part(0, _break_in(quote.text, size))
+        end = _break_in(quote.text, start, size)
+        piece = quote.part(start, end)
         cost = count(block_of(piece, nonce))
-        if cost > tokens and len(piece.text) > 1:
-            size = max(1, int(_SPARE * len(piece.text) * tokens / cost))
+        if cost > tokens and end - start > 1:
+            size = max(1, int(_SPARE * (end - start) * tokens / cost))
             continue
         yield piece, cost
-        done = len(piece.text)
-        if done == len(quote.text):
+        start = end
+        if start == len(quote.text):
             return
-        quote = quote.part(done, len(quote.text))
 
 
-def _break_in(text: str, size: int) -> int:
-    """Return where to end a piece of at most `size` characters."""
-    if len(text) <= size:
+def _break_in(text: str, start: int, size: int) -> int:
+    """Return where to end a piece of at most `size` characters that begins at `start`."""
+    end = start + size
+    if len(text) <= end:
         return len(text)
-    line = text.rfind("\n", int(_EARLIEST_BREAK * size), size)
-    return size if line < 0 else line + 1
+    line = text.rfind("\n", start + int(_EARLIEST_BREAK * size), end)
+    return end if line < 0 else line + 1
 
 
 def excerpt_of(

@@ -17,7 +17,7 @@ import msgspec
 
 from memman.display import safe_repr
 from memman.entries import MOST_TOKENS, JSONObject, is_encodable, is_of_tool
-from memman.errors import InvalidInput, SessionNotFound, StoreBusy
+from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreBusy
 from memman.quoting import Quote, block_of, excerpt_of, pages_of
 from memman.results import Hit
 from memman.search import searchable, terms_of
@@ -38,7 +38,7 @@ _MOST_ENTRIES: Final = 200  # of one answer, in all its pages
 _MOST_FOUND: Final = 20  # by a search
 _LEAST_SCORE: Final = 1 / 3  # of the best one's, of a hit
 _EXCERPT_SHARE: Final = 0.5  # of a page: the most of a long entry that a search returns
-_QUERY_CHARS: Final = 1_000
+_QUERY_CHARS: Final = 8_000
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # that every provider accepts
 _AGAIN: Final = "recalled before"
 _ADDRESS: Final = r"#([1-9]\d{0,17})(?:\.([1-9]\d{0,8}))?"
@@ -144,18 +144,21 @@ class Recall(msgspec.Struct, frozen=True):
             if ranges := addresses_in(question.query, self._name):
                 return await self._at(ranges, question, session)
             return await self._found(question, session)
-        except StoreBusy as error:
-            logger.warning("the recall tool could not read session %s: %s", self._session_id, error)
-            return "[memman: the log of this conversation is busy; try again later]"
         except BadCall as error:
             return f"[memman: {error}]"
         except SessionNotFound:
             return "[memman: this conversation has no entries yet]"
+        except MemmanError as error:  # the run matters more
+            logger.warning("the recall tool could not read session %s: %s", self._session_id, error)
+            how = (
+                "is busy; try again later" if isinstance(error, StoreBusy) else "cannot be read now"
+            )
+            return f"[memman: the log of this conversation {how}]"
 
     async def _at(self, ranges: Sequence[Addresses], question: Question, session: Session) -> str:
         """Return a page of the entries at these addresses."""
         hits = await session.entries_at(ranges, _MOST_ENTRIES)
-        others = [hit for hit in hits if not is_of_tool(hit.entry, self._name)]
+        others = [hit for hit in hits if not self._is_own(hit)]
         if not others:
             raise BadCall(
                 f"none of these can be recalled: addresses go from #1 to #{session.log.window.head}, and "
@@ -174,7 +177,8 @@ class Recall(msgspec.Struct, frozen=True):
             budget=None if question.tool else MOST_TOKENS,
             tools=(question.tool,) if question.tool else (),
         )
-        best = list(islice(self._relevant(hits, question), _MOST_FOUND))
+        others = [hit for hit in hits if not self._is_own(hit)]
+        best = list(islice(self._relevant(others, question), _MOST_FOUND))
         if not best:
             raise BadCall(
                 "nothing was found: try fewer or other words, an exact value, a path, or an address such "
@@ -195,10 +199,9 @@ class Recall(msgspec.Struct, frozen=True):
         scores: list[float] = []
         whole: list[bool] = []
         for hit in hits:
-            own = is_of_tool(hit.entry, self._name)
             text = searchable(hit.entry).lower()
-            scores.append(0.0 if own else hit.score)
-            whole.append(not own and all(piece in text for piece in pieces))
+            scores.append(hit.score)
+            whole.append(all(piece in text for piece in pieces))
         exact = len(pieces) == 1 and any(whole)
         least = inf if exact else max(scores, default=0.0) * _LEAST_SCORE
         follows = False
@@ -206,6 +209,10 @@ class Recall(msgspec.Struct, frozen=True):
             follows = is_whole or (follows if hit.neighbour else score > 0 and score >= least)
             if follows:
                 yield hit
+
+    def _is_own(self, hit: Hit) -> bool:
+        """Return whether an entry is a call or an answer of a recall tool, of this name or another."""
+        return any(is_of_tool(hit.entry, name) for name in self._use.names)
 
     def _excerpt(self, hit: Hit, question: Question, share: int, session: Session) -> Quote:
         """Return a quote of a hit, or of its best piece if it is too long for a page of several."""
@@ -347,10 +354,7 @@ class RecallTool(_Tool[str]):
 
         Args:
             arguments: the model's arguments, decoded or as JSON text. Wrong ones are no error: the answer
-                explains them to the model.
-
-        Raises:
-            StoreError: the store cannot be read.
+                explains them to the model, as does that to a call that the store cannot serve.
         """
         return self._answer(arguments)
 

@@ -561,7 +561,7 @@ class AsyncMethods:
         await (await self._core.sessions.existing(session_id)).pin(entry_id, False)
 
     async def delete_entries(self, session_id: str, ids: Sequence[str]) -> None:
-        """Delete added entries permanently, with every summary that was made from them.
+        """Delete added entries permanently, with the summaries and recalled copies made from them.
 
         Compressions that hide one of them are unfolded first. The window may then be over its limit until
         the next add compresses it; contexts are trimmed until then. Payloads are overwritten in the store.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -12,6 +13,7 @@ from memman.results import EntryState, Hit
 from memman.session.log import SessionLog
 from memman.session.lookup import find_entry, place_of
 
+_QUOTED = re.compile(r"^\[memman recalled #(\d+)", re.MULTILINE)
 _PAGE = 200  # records that are read at once
 _HIDDEN = ("retracted", "deleted", "cleared")
 
@@ -22,6 +24,22 @@ class Addresses(msgspec.Struct, frozen=True, order=True):
     first: int
     last: int
     replacement: int = 0
+
+
+def copies_in(records: Sequence[tuple[int, Record]], ids: Collection[str], nonce: str) -> list[str]:
+    """Return the ids of answers of the recall tool that quote one of these entries.
+
+    A deletion removes them, too. Only answers of memman's have the session's nonce.
+    """
+    added = [(seq, record) for seq, record in records if isinstance(record, Added)]
+    gone = {str(seq) for seq, record in added if record.id in ids}
+    found = []
+    for _, record in added:
+        head, _, quoted = record.entry.text.partition("\n")
+        is_answer = head.startswith("[memman recall: ") and head.endswith(f", {nonce}]")
+        if nonce and is_answer and not gone.isdisjoint(_QUOTED.findall(quoted)):
+            found.append(record.id)
+    return found
 
 
 async def entries_at(ranges: Sequence[Addresses], most: int, log: SessionLog) -> list[Hit]:

@@ -58,7 +58,7 @@ from memman.session.lookup import (
 )
 from memman.session.outbox import Outbox
 from memman.session.policy import AUTOMATIC, CompressionRequest
-from memman.session.recall import Addresses, entries_at
+from memman.session.recall import Addresses, copies_in, entries_at
 from memman.session.requests import ContextRequest
 from memman.session.retraction import retraction
 from memman.session.shared import Shared
@@ -272,7 +272,8 @@ class Session:
     async def delete(self, ids: Sequence[str]) -> None:
         """Remove entries for good, with everything that was made of them."""
         async with self.log.required():
-            records = [record for _, record in await self.log.reader.records()]
+            read = await self.log.reader.records()
+        records = [record for _, record in read]
         added = {record.id for record in records if isinstance(record, Added)}
         for name in ids:
             if name not in added:
@@ -281,8 +282,9 @@ class Session:
                     "(a replacement is taken back with undo_compression)"
                 )
         gone = deleted_in(records)
+        whole = [*ids, *copies_in(read, ids, self.log.totals.nonce)]
         wanted = tuple(
-            name for name in dict.fromkeys([*ids, *made_of(records, ids)]) if name not in gone
+            name for name in dict.fromkeys([*whole, *made_of(records, whole)]) if name not in gone
         )
 
         def deleted(_history: History) -> Deleted:

@@ -84,12 +84,14 @@ class RecallUse:
 
     def __init__(self) -> None:
         self.name = ""  # of the newest tool
+        self.names: set[str] = set()  # of all
         self._returned: LRUCache[tuple[str, int], bool] = LRUCache(_MOST_RETURNED)
         self._lock = threading.Lock()  # calls of `memory.aio` have a thread each
 
     def begin(self, name: str) -> None:
         """Note that there is a tool with this name."""
         self.name = name
+        self.names.add(name)
 
     def was_returned(self, address: str, start: int) -> bool:
         """Return whether the piece of an entry from this character on was returned before; note it."""
