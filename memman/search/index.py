@@ -1,59 +1,109 @@
 """The full-text index of a database: two FTS5 tables without a copy of the texts.
 
 `word` has the words of every entry, stemmed as English, with their places. `fragment` has every three
-neighbouring characters, to find parts of words. Both are keyed by the number of a record in the table
-`record (number, session, seq)`, whose `session` is a number of the table `session (number, id, head)`.
+neighbouring characters, to find parts of words. The key of a row is the place of its record: the number of
+its session in the table `session (number, id, head)`, and its seq. So a session is a range of keys, and a
+text has nothing but the words of its entry.
 
 The index is made at the first search and continued at each later one, in batches, which costs a fraction
 of indexing each append. `indexed.upto` is the last record that it covers.
+
+Only the log is precious: a damaged index is discarded and made again. So statements about the index are
+inside `guarded`, and statements about the log are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from memman.errors import StoreError
 from memman.protocols import SearchRequest
 from memman.search.ranking import rarity
-from memman.search.scan import AS_PART, AS_WORD
-from memman.search.terms import PARTS, SPACELESS, in_pairs
+from memman.search.scan import (
+    AS_BEGINNING,
+    AS_NAMESAKE,
+    AS_PART,
+    AS_WORD,
+    MOST_COUNTED,
+    beginning_of,
+)
+from memman.search.terms import PARTS, SPACELESS, chosen_terms, in_pairs, is_value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Grows when `searchable` or `in_pairs` changes: an entry leaves the index by the text it entered with."""
 SCHEMA: Final = (
     "CREATE VIRTUAL TABLE word USING"
-    " fts5(session, text, content='', tokenize='porter unicode61 remove_diacritics 2')",
+    " fts5(text, content='', tokenize='porter unicode61 remove_diacritics 2')",
     "CREATE VIRTUAL TABLE fragment USING fts5(text, content='', detail=none, tokenize='trigram')",
     # `overwritten` is 1 once a SQLite from 3.42 on has deleted from it: older ones cannot read it then.
     "CREATE TABLE indexed (upto INTEGER NOT NULL, version INTEGER NOT NULL, overwritten INTEGER NOT NULL)",
     f"INSERT INTO indexed VALUES (0, {VERSION}, 0)",  # noqa: S608 - our own words
 )
 TABLES: Final = ("word", "fragment", "indexed")
+PARTS_OF_TABLES: Final = frozenset(
+    [
+        "indexed",
+        *(f"{t}{end}" for t in TABLES[:2] for end in ("", "_config", "_data", "_docsize", "_idx")),
+    ]
+)
+"""The tables with those that FTS5 makes."""
+# Of the errors of either SQLite library; those of a lock, a full disk and a missing right have none.
+_OF_DAMAGE: Final = ("malformed", "vtable constructor failed", "fts5", "no such table")
 _SECURE_DELETE: Final = (3, 42, 0)  # from this SQLite on FTS5 can overwrite deleted words
 _MOST_ROWS: Final = 1_000  # of one term, the newest: a more frequent term distinguishes little
 _MOST_JOINED: Final = 300  # of one term, if the session of each row is looked up
-_MOST_SESSIONS: Final = 100  # that are named in a query
 _FEW: Final = 50  # entries with a term as a word; parts of words are searched if there are no more
 _MOST_WORDS: Final = 16  # of a term: the time of a phrase grows with its words
 _TRIGRAM: Final = 3
 _MOST_TRIGRAMS: Final = 60  # of a term
-# A session's number in three private characters is one word to `word`, and one trigram to `fragment`.
-_FIRST, _DIGITS = 0xE000, 6_400
+_SEQ_BITS: Final = 32  # of a key
 # No character begins with the byte FF.
 _BEGINS: Final = "session.id >= ? AND session.id < ? || x'ff'"
-_JOINED: Final = (
-    " CROSS JOIN record ON record.number = {}.rowid"
-    " CROSS JOIN session ON session.number = record.session"
-)
+_JOINED: Final = f" CROSS JOIN session ON session.number = ({{}}.rowid >> {_SEQ_BITS})"
 
-Row = tuple[int, int, str]
-"""The number of a record and of its session, and the text of its entry."""
+Row = tuple[int, str]
+"""The place of a record, and the text of its entry."""
+
+
+def place_of(session: int, seq: int) -> int:
+    """Return the key of a record of the session with this number."""
+    return session << _SEQ_BITS | seq
+
+
+class IndexDamaged(StoreError):
+    """The content of the index is damaged, and a statement about it failed. The log may be sound."""
+
+
+@contextmanager
+def guarded(db: Connection) -> Iterator[None]:
+    """Raise `IndexDamaged` for damage that a statement of the block finds; all are about the index."""
+    try:
+        yield
+    except db.Error as error:
+        if any(words in str(error) for words in _OF_DAMAGE):
+            raise IndexDamaged(f"the search index is damaged: {error}") from error
+        raise
+
+
+def discard(db: Connection) -> None:
+    """Take a damaged index out of the schema, in the caller's transaction: a DROP would read its pages.
+
+    They stay in the file, with the words in them, until VACUUM, which must follow.
+    """
+    db.execute("PRAGMA writable_schema = ON")
+    try:
+        marks = ", ".join("?" * len(PARTS_OF_TABLES))
+        db.execute(f"DELETE FROM sqlite_master WHERE tbl_name IN ({marks})", tuple(PARTS_OF_TABLES))  # noqa: S608 - marks alone
+    finally:
+        db.execute("PRAGMA writable_schema = RESET")
 
 
 def exists(db: Connection) -> bool:
@@ -92,12 +142,10 @@ def upto(db: Connection) -> int:
 
 def add(db: Connection, rows: Iterable[Row], last: int) -> None:
     """Add the texts of entries; the index covers the records up to `last` then."""
-    for row in rows:
-        number, session, words, text = _columns(row)
-        db.execute(
-            "INSERT INTO word (rowid, session, text) VALUES (?, ?, ?)", (number, session, words)
-        )
-        db.execute("INSERT INTO fragment (rowid, text) VALUES (?, ?)", (number, text))
+    # FTS5 begins a segment at a key that is less than the last one.
+    for place, text in sorted(rows):
+        db.execute("INSERT INTO word (rowid, text) VALUES (?, ?)", (place, in_pairs(text)))
+        db.execute("INSERT INTO fragment (rowid, text) VALUES (?, ?)", (place, text))
     db.execute("UPDATE indexed SET upto = ?", (last,))
 
 
@@ -107,33 +155,17 @@ def remove(db: Connection, rows: Iterable[Row]) -> None:
     if overwrites:
         for table in ("word", "fragment"):
             db.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - our own words
-    for row in rows:
-        number, session, words, text = _columns(row)
-        db.execute(
-            "INSERT INTO word (word, rowid, session, text) VALUES ('delete', ?, ?, ?)",
-            (number, session, words),
-        )
-        db.execute(
-            "INSERT INTO fragment (fragment, rowid, text) VALUES ('delete', ?, ?)", (number, text)
-        )
+    for place, text in rows:
+        given = (place, in_pairs(text))
+        db.execute("INSERT INTO word (word, rowid, text) VALUES ('delete', ?, ?)", given)
+        given = (place, text)
+        db.execute("INSERT INTO fragment (fragment, rowid, text) VALUES ('delete', ?, ?)", given)
     if overwrites:
         db.execute("UPDATE indexed SET overwritten = 1")
     else:
         # The deleted words leave a segment only when it is rewritten.
         for table in ("word", "fragment"):
             db.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608 - our own words
-
-
-def _columns(row: Row) -> tuple[int, str, str, str]:
-    number, session, text = row
-    word = _session_word(session)
-    return number, word, in_pairs(text), f"{word} {text}"
-
-
-def _session_word(session: int) -> str:
-    """Return the word of a session's number, by which its rows are found."""
-    digits = (session // _DIGITS**2 % _DIGITS, session // _DIGITS % _DIGITS, session % _DIGITS)
-    return "".join(chr(_FIRST + digit) for digit in digits)
 
 
 def _can_overwrite(db: Connection) -> bool:
@@ -145,10 +177,11 @@ def _can_overwrite(db: Connection) -> bool:
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The rows that contain terms: the number of a record, and the weight of each term in it.
+    """The rows that contain terms: the place of a record, and the weight of each term in it.
 
     `entries` is about the number of rows in scope, `counts` how many of them have each term, at most
-    some. A match by part of a word is likely only: the text has all three-character pieces of the term.
+    some. A match by part of a word, or by its beginning, is likely only: the text has all three-character
+    pieces.
     """
 
     entries: int
@@ -161,12 +194,17 @@ def find(db: Connection, request: SearchRequest) -> Found:
     scope = _resolve_scope(db, request)
     if scope is None:
         return Found(0, (0,) * len(request.terms), [])
-    matches = [_match(scope, term) for term in request.terms]
+    terms = request.terms
+    chosen = chosen_terms(terms, scope.count)
+    matches = [
+        _match(scope, term) if number in chosen else _Match(set(), set(), AS_PART)
+        for number, term in enumerate(terms)
+    ]
     frequent = [
         number for number, match in enumerate(matches) if len(match.words) == scope.most_rows
     ]
     if len(frequent) > 1:  # older rows that have several frequent terms
-        together = scope.rows_with_words([request.terms[number] for number in frequent])
+        together = scope.rows_with_words([terms[number] for number in frequent])
         for number in frequent:
             matches[number].words.update(together)
     worth: dict[int, float] = {}
@@ -175,68 +213,78 @@ def find(db: Connection, request: SearchRequest) -> Found:
         for row in match.words:
             worth[row] = worth.get(row, 0.0) + AS_WORD * weight
         for row in match.parts:
-            worth[row] = worth.get(row, 0.0) + AS_PART * weight
+            worth[row] = worth.get(row, 0.0) + match.as_part * weight
     best = nlargest(request.limit, zip(worth.values(), worth, strict=True))
     rows = [(row, tuple(match.weight(row) for match in matches)) for _, row in best]
     return Found(scope.entries, tuple(match.count for match in matches), rows)
 
 
 class _Match(msgspec.Struct, frozen=True):
-    """The newest rows that contain a term as a word, and other rows that contain it as a part of one."""
+    """The newest rows that contain a term as a word, and others that contain it less exactly.
+
+    `as_part` is the weight of the term in these.
+    """
 
     words: set[int]
     parts: set[int]
+    as_part: float
 
     @property
     def count(self) -> int:
-        """The number of rows."""
-        return len(self.words) + len(self.parts)
+        """The number of rows; of a value that rows have as a whole, of these alone."""
+        return len(self.words) + (len(self.parts) if self.as_part > AS_NAMESAKE else 0)
 
     def weight(self, row: int) -> float:
         """Return the weight of the term in a row."""
-        return AS_WORD if row in self.words else AS_PART if row in self.parts else 0.0
+        return AS_WORD if row in self.words else self.as_part if row in self.parts else 0.0
 
 
 def _match(scope: _Scope, term: str) -> _Match:
     words = set(scope.rows_with_words([term]))
-    parts = scope.rows_with_part(term) if len(words) <= _FEW else []
-    return _Match(words, {*parts} - words)
+    parts = set(scope.rows_with_part(term) if len(words) <= _FEW else ()) - words
+    if words or parts or not (beginning := beginning_of(term)):
+        return _Match(words, parts, AS_NAMESAKE if words and is_value(term) else AS_PART)
+    return _Match(words, set(scope.rows_with_part(beginning)), AS_BEGINNING)
 
 
 def _resolve_scope(db: Connection, request: SearchRequest) -> _Scope | None:
     """Return the scope of a request, None without any session in it."""
     name, prefix = request.session_id, request.prefix
-    if name is None and not prefix:
-        return _Scope(db, (), None, upto(db))
-    where, values = ("id = ?", (name,)) if name is not None else (_BEGINS, (prefix, prefix))
-    found = db.execute(
-        f"SELECT number, head FROM session WHERE {where} LIMIT {_MOST_SESSIONS + 1}",  # noqa: S608 - our own words
+    values: tuple[str, ...] = () if name is None else (name,)
+    where = "1" if name is None else "id = ?"
+    if name is None and prefix:
+        where, values = _BEGINS, (prefix, prefix)
+    [(sessions, number, entries)] = db.execute(
+        f"SELECT count(*), max(number), sum(head) FROM session WHERE {where}",  # noqa: S608 - our own words
         values,
-    ).fetchall()
-    if not found:
+    )
+    if not sessions:
         return None
-    if len(found) > _MOST_SESSIONS:
-        return _Scope(db, (), prefix, upto(db))
-    return _Scope(db, [number for number, _ in found], None, sum(head for _, head in found))
+    return _Scope(db, number if name is not None else None, prefix, entries)
 
 
 class _Scope:
-    """The rows of a few sessions, of those whose ids begin with a prefix, or of all."""
+    """The rows of one session, of those whose ids begin with a prefix, or of all."""
 
-    def __init__(
-        self, db: Connection, sessions: Sequence[int], prefix: str | None, entries: int
-    ) -> None:
+    def __init__(self, db: Connection, session: int | None, prefix: str, entries: int) -> None:
         self._db = db
-        self._sessions = " OR ".join(_quoted(_session_word(number)) for number in sessions)
-        self._prefix = prefix
         self.entries = entries
-        self.most_rows = _MOST_ROWS if prefix is None else _MOST_JOINED
+        self.most_rows = _MOST_ROWS
+        self._where: tuple[str, str, tuple[object, ...]] = "", "", ()
+        if session is not None:
+            keys = place_of(session, 0), place_of(session + 1, 0) - 1
+            self._where = "", " AND {0}.rowid BETWEEN ? AND ?", keys
+        elif prefix:
+            self._where = _JOINED, f" AND {_BEGINS}", (prefix, prefix)
+            self.most_rows = _MOST_JOINED
+
+    def count(self, term: str) -> int:
+        """Return how many rows have a term as a word, at most some."""
+        return len(self._rows("word", _phrase(term), MOST_COUNTED))
 
     def rows_with_words(self, terms: Sequence[str]) -> list[int]:
         """Return the newest rows that have every term, as a word or a phrase."""
-        wanted = " AND ".join(f"text : {_phrase(term)}" for term in terms)
-        sessions = f"session : ({self._sessions}) AND " if self._sessions else ""
-        return self._rows("word", sessions + wanted)
+        return self._rows("word", " AND ".join(map(_phrase, terms)), self.most_rows)
 
     def rows_with_part(self, term: str) -> list[int]:
         """Return the newest rows that have every piece of three characters of a term."""
@@ -244,18 +292,14 @@ class _Scope:
         if not pieces:
             return []
         wanted = " AND ".join(map(_quoted, sorted(pieces)[:_MOST_TRIGRAMS]))
-        sessions = f"({self._sessions}) AND " if self._sessions else ""
-        return self._rows("fragment", sessions + wanted)
+        return self._rows("fragment", wanted, self.most_rows)
 
-    def _rows(self, table: str, query: str) -> list[int]:
-        joined, values = "", [query]
-        if self._prefix is not None:
-            joined, values = _JOINED.format(table), [query, self._prefix, self._prefix]
-        condition = f" AND {_BEGINS}" if joined else ""
+    def _rows(self, table: str, query: str, most: int) -> list[int]:
+        joined, condition, values = self._where
         found = self._db.execute(
-            f"SELECT {table}.rowid FROM {table}{joined} WHERE {table} MATCH ?{condition}"  # noqa: S608 - our own words
-            f" ORDER BY {table}.rowid DESC LIMIT {self.most_rows}",
-            values,
+            f"SELECT {table}.rowid FROM {table}{joined.format(table)} WHERE {table} MATCH ?"  # noqa: S608 - our own words
+            f"{condition.format(table)} ORDER BY {table}.rowid DESC LIMIT {most}",
+            (query, *values),
         )
         return [row for (row,) in found]
 

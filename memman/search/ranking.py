@@ -24,6 +24,7 @@ _AROUND: Final = (0.5, 0.25, 0.125)
 """The shares of a score that the entries one, two and three places away get."""
 _MOST_REPEATS: Final = 8
 _SHORTEST: Final = 40  # characters: shorter entries count as this long
+_LONGEST: Final = 8  # means: longer entries count as this long, or their values would come last
 _BY_STEM: Final = 0.2  # the weight of a path or an identifier whose words are there in another form
 _AGAIN: Final = 0.5  # the share of its score that an entry without a new match keeps
 _READ: Final = 50  # candidates whose texts are read
@@ -56,7 +57,9 @@ def ranked(candidates: Candidates, terms: Sequence[str]) -> list[Ranked]:
     rarities = [rarity(candidates.entries, count) for count in candidates.counts]
     lengths = [max(len(each.record.entry.text), _SHORTEST) for each in found]
     mean = sum(lengths) / len(lengths)
-    dampings = [_SATURATION * (1 - _LENGTH + _LENGTH * length / mean) for length in lengths]
+    dampings = [
+        _SATURATION * (1 - _LENGTH + _LENGTH * min(length / mean, _LONGEST)) for length in lengths
+    ]
     own = [
         sum(map(mul, each.weights, rarities)) * (1 + _SATURATION) / (1 + damping)
         for each, damping in zip(found, dampings, strict=True)

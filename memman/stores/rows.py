@@ -33,7 +33,7 @@ from memman.records import (
 )
 from memman.search import searchable
 from memman.search.index import Found
-from memman.search.scan import AS_PART
+from memman.search.scan import AS_WORD, is_in
 
 _items = msgspec.json.Decoder(tuple[StoredItem, ...])
 _metadata = msgspec.json.Decoder(dict[str, Any])
@@ -360,7 +360,7 @@ def head_conflict(session_id: str, head: int, expect_head: int | None) -> str:
 def candidates_of(
     request: SearchRequest, found: Found, records: Mapping[int, tuple[str, int, Record]]
 ) -> Candidates:
-    """Return the candidates of an index's rows, from the (session id, seq, record) of each number.
+    """Return the candidates of an index's rows, from the (session id, seq, record) of each key.
 
     `records` may lack some of the last. A match by a part of a word is checked here, and so is the scope:
     the index of a file from elsewhere may be wrong.
@@ -371,9 +371,9 @@ def candidates_of(
             continue
         name, seq, record = records[number]
         if isinstance(record, Added) and request.covers(name):
-            text = searchable(record.entry).lower() if AS_PART in weights else ""
+            text = searchable(record.entry).lower()
             checked = tuple(
-                0.0 if weight == AS_PART and term not in text else weight
+                weight if weight in (0.0, AS_WORD) or is_in(text, term, weight) else 0.0
                 for term, weight in zip(request.terms, weights, strict=True)
             )
             if any(checked):

@@ -22,14 +22,17 @@ APPLICATION_ID: Final = 0x6D656D6E  # "memn", by which a file of another program
 VERSION: Final = 1
 
 SCHEMA: Final = (
-    # `first_epoch` is later than any epoch of a deleted session.
-    "CREATE TABLE store (first_epoch INTEGER NOT NULL)",
-    "INSERT INTO store VALUES (0)",
+    # `first_epoch` is later than any epoch of a deleted session; `discarded` is 1 while pages of a damaged
+    # index are in the file, which nothing uses.
+    "CREATE TABLE store (first_epoch INTEGER NOT NULL, discarded INTEGER NOT NULL)",
+    "INSERT INTO store VALUES (0, 0)",
     # `entries` and `tokens` are the era's totals, `era` the seq of the last clear, `first_id` the era's
     # first user message, `last_active_at` the time of the newest entry (ISO 8601). `lease_from` and
     # `lease_until` are seconds since 1970, NULL if there is no lease.
+    # With AUTOINCREMENT no number is used twice. Otherwise a row of the search index that outlives its
+    # session could be found in a new one.
     """CREATE TABLE session (
-        number INTEGER PRIMARY KEY,
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
         id TEXT NOT NULL UNIQUE,
         head INTEGER NOT NULL,
         epoch INTEGER NOT NULL,
@@ -81,10 +84,6 @@ SELECT type || ' ' || name, CASE WHEN rootpage = 0 THEN sql ELSE
     (SELECT group_concat(name || ' ' || type || ' ' || hidden) FROM pragma_table_xinfo(part.name)) END
 FROM sqlite_master AS part WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'
 """
-# The parts of the search index, with those that FTS5 makes.
-_OF_INDEX: Final = frozenset(
-    ["indexed", "word", "word_config", "word_data", "word_docsize", "word_idx"]
-).union(f"fragment{end}" for end in ("", "_config", "_data", "_docsize", "_idx"))
 
 
 def create(db: Connection) -> None:
@@ -100,7 +99,7 @@ def strange_part(db: Connection, library: Library) -> str | None:
     tables = _parts_made_by(create, library)
     parts = _parts(db)
     others = parts - tables
-    of_index = {part for part in others if part[0].removeprefix("table ") in _OF_INDEX}
+    of_index = {part for part in others if part[0].removeprefix("table ") in index.PARTS_OF_TABLES}
     # Without FTS5 its tables are never read.
     known = _parts_made_by(index.create, library) if of_index and has_search(library) else of_index
     differing = (tables - parts) | (others ^ known)

@@ -7,13 +7,17 @@ and loading a session costs its window.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from memman.errors import StoreConflict
+from memman.display import warn_once
+from memman.errors import StoreConflict, StoreError
 from memman.protocols import (
     Appended,
     Candidates,
@@ -25,6 +29,8 @@ from memman.protocols import (
 )
 from memman.records import Record, encode
 from memman.search import scan
+from memman.search.index import IndexDamaged
+from memman.search.scan import joined
 from memman.stores import sqlite_tables as tables
 from memman.stores.drivers import has_search, warn_without_search
 from memman.stores.rows import Commit, foreign_cursor, head_conflict, numbers_in
@@ -33,6 +39,8 @@ from memman.stores.sqlite_file import SQLiteFile
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+logger: Final = logging.getLogger("memman")
+T = TypeVar("T")
 _LEASE: Final = """
 UPDATE session SET lease_holder = :holder, lease_from = :now, lease_until = :now + :seconds
 WHERE id = :id AND (
@@ -107,8 +115,35 @@ class SQLiteStore(SQLiteFile):
         """Commit a deletion and overwrite payloads; nothing of them stays in the file."""
         given = Commit(session_id, epoch, (record,), window, floor, None, ids)
         appended = self._commit(given)
+        self._erase_discarded()
         self._empty_wal()
         return appended
+
+    def _repaired(self, call: Callable[[], T]) -> T:
+        """Return the answer of a call; if the index is damaged, of the same call without the index."""
+        try:
+            return call()
+        except IndexDamaged as error:
+            warn_once("memman", f"{self.path}: {error}. It is made again at the next search")
+            with suppress(StoreError):  # the file cannot be written
+                self._write(tables.discard_index)
+                self._erase_discarded()
+            return call()
+
+    def _erase_discarded(self) -> None:
+        """Overwrite the pages of a discarded index, if there was one, or warn that they stay for now."""
+        if not self._once(tables.has_discarded):
+            return
+        try:
+            self._once(lambda db: db.execute("VACUUM"))
+            self._write(tables.forget_discarded)
+        except StoreError as error:
+            logger.warning(
+                "%s has words of a damaged search index in unused pages, maybe deleted ones, until a later "
+                "deletion can erase them: %s",
+                self.path,
+                error,
+            )
 
     def _commit(self, given: Commit) -> Appended:
         def work(db: Connection) -> Appended:
@@ -122,7 +157,7 @@ class SQLiteStore(SQLiteFile):
                 tables.erase(db, row, given.erase)
             return msgspec.structs.replace(appended, epoch=row.epoch + 1)
 
-        return self._write(work)
+        return self._repaired(lambda: self._write(work))
 
     def delete(self, session_id: str) -> bool:
         """Remove a session with its log; nothing of it stays in the file."""
@@ -133,8 +168,9 @@ class SQLiteStore(SQLiteFile):
                 tables.delete(db, row)
             return row is not None
 
-        deleted = self._write(work)
+        deleted = self._repaired(lambda: self._write(work))
         if deleted:
+            self._erase_discarded()
             self._empty_wal()
         return deleted
 
@@ -195,21 +231,44 @@ class SQLiteStore(SQLiteFile):
         return self._once(lambda db: tables.sessions(db, prefix))
 
     def search(self, request: SearchRequest) -> Candidates:
-        """Return entries that contain some of the terms; brings the index up to date first."""
-        if not has_search(self._library) or not self._read(tables.has_readable_index):
+        """Return entries that contain some of the terms, by the index as far as it goes.
+
+        The index is brought up to date first. If it cannot be written or read, records are read instead.
+        """
+        if has_search(self._library):
+            with suppress(IndexDamaged):  # and the file cannot be written
+                return self._repaired(lambda: self._found(request))
+        return scan(request, self._records_in_scope(request))
+
+    def _found(self, request: SearchRequest) -> Candidates:
+        if not self._read(partial(tables.is_indexed, missing=True)):
             warn_without_search(self._library)
             return scan(request, self._records_in_scope(request))
-        while not self._read(tables.has_current_index):
-            self._write(tables.continue_index)
-        return self._read(lambda db: tables.search(db, request))
+        try:
+            while not self._read(tables.has_current_index):
+                self._write(tables.continue_index)
+        except IndexDamaged:
+            raise
+        except StoreError as error:  # a lock, a full disk, a missing right
+            logger.info("the search index of %s was not continued: %s", self.path, error)
+        found, upto = self._read(lambda db: tables.search(db, request))
+        if not upto:
+            return scan(request, self._records_in_scope(request))
+        behind = list(self._records_behind(str(upto), request))
+        return joined(request, found, scan(request, behind)) if behind else found
 
     def _records_in_scope(self, request: SearchRequest) -> Iterator[tuple[str, int, Record]]:
-        last, cursor, name = 0, "", request.session_id
-        if name is not None:
-            while records := self.read(name, last):
-                yield from ((name, seq, record) for seq, record in records)
-                last = records[-1][0]
+        last, name = 0, request.session_id
+        if name is None:
+            yield from self._records_behind("", request)
             return
+        while records := self.read(name, last):
+            yield from ((name, seq, record) for seq, record in records)
+            last = records[-1][0]
+
+    def _records_behind(
+        self, cursor: str, request: SearchRequest
+    ) -> Iterator[tuple[str, int, Record]]:
         while page := self.feed(cursor):
             for each in page:
                 if request.covers(each.session_id):

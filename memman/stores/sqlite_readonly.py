@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from memman.entries import file_mode
 from memman.errors import StoreBusy, StoreError
-from memman.protocols import Candidates, SearchRequest
-from memman.search import scan
-from memman.stores import sqlite_tables as tables
-from memman.stores.drivers import error_code, has_search
+from memman.stores.drivers import error_code
 from memman.stores.sqlite import SQLiteStore
 from memman.stores.sqlite_file import CANTOPEN, READONLY, Work
 
@@ -62,12 +59,6 @@ class SQLiteReader(SQLiteStore):
 
     def _look_at_files(self) -> None:
         """Do nothing: each read compares the file itself."""
-
-    def search(self, request: SearchRequest) -> Candidates:
-        """Return entries that contain some of the terms; reads every entry if the index is behind."""
-        if has_search(self._library) and self._read(tables.has_current_index):
-            return self._read(lambda db: tables.search(db, request))
-        return scan(request, self._records_in_scope(request))
 
     def _has_log(self) -> bool:
         return file_mode(self._file + "-wal") != 0

@@ -74,9 +74,10 @@ UPDATE snapshot SET created_at = coalesce(?, created_at), metadata = coalesce(?,
     first_line = coalesce(?, first_line)
 WHERE session = ?
 """
-_NUMBERED: Final = """
-SELECT record.number, session.id, record.seq, record.payload
-FROM json_each(?) AS wanted CROSS JOIN record ON record.number = wanted.value
+_PLACED: Final = """
+SELECT wanted.value, session.id, record.seq, record.payload
+FROM json_each(?) AS wanted CROSS JOIN record
+    ON record.session = wanted.value >> 32 AND record.seq = wanted.value & 0xFFFFFFFF
     CROSS JOIN session ON session.number = record.session
 """
 _BYTES_PER_CANDIDATE: Final = 10_000  # that a search reads at most, on average
@@ -84,7 +85,7 @@ _TO_INDEX: Final = """
 SELECT number, session, seq, payload FROM record WHERE number > ? ORDER BY number LIMIT ?
 """
 _INDEXED: Final = """
-SELECT number, seq, payload FROM record WHERE session = ? AND number <= ?
+SELECT seq, payload FROM record WHERE session = ? AND number <= ?
     AND (? IS NULL OR seq IN (SELECT value FROM json_each(?)))
 """
 # Records, and bytes of them, that a transaction indexes.
@@ -278,77 +279,102 @@ def delete(db: Connection, row: SessionRow) -> None:
 # ---------------------------------------------------------------- search
 
 
-def search(db: Connection, request: SearchRequest) -> Candidates:
-    """Return the candidates of the index."""
-    found = index.find(db, request)
-    numbers = msgspec.json.encode([number for number, _ in found.rows]).decode()
+def search(db: Connection, request: SearchRequest) -> tuple[Candidates, int]:
+    """Return the candidates of the index, and the number of the last record that it covers.
+
+    Without an index that can be read there are none, and the number is 0.
+    """
+    if not is_indexed(db):
+        return Candidates(0, (0,) * len(request.terms), []), 0
+    with index.guarded(db):
+        found, upto = index.find(db, request), index.upto(db)
+    places = msgspec.json.encode([place for place, _ in found.rows]).decode()
     records: dict[int, tuple[str, int, Record]] = {}
     room = request.limit * _BYTES_PER_CANDIDATE
-    for number, session_id, seq, payload in db.execute(_NUMBERED, (numbers,)):
-        records[number] = session_id, *decoded(seq, payload)
+    for place, session_id, seq, payload in db.execute(_PLACED, (places,)):
+        records[place] = session_id, *decoded(seq, payload)
         room -= len(payload)
         if room < 0:
             break
-    return candidates_of(request, found, records)
+    return candidates_of(request, found, records), upto
 
 
-def has_readable_index(db: Connection) -> bool:
-    """Return whether this SQLite can read the index, or make it."""
-    return not index.exists(db) or index.is_readable(db)
+def is_indexed(db: Connection, *, missing: bool = False) -> bool:
+    """Return whether there is an index that this SQLite can read; `missing` is the answer without any."""
+    with index.guarded(db):
+        return index.is_readable(db) if index.exists(db) else missing
 
 
 def has_current_index(db: Connection) -> bool:
     """Return whether there is an index of every record that this SQLite can read."""
-    return index.exists(db) and index.is_readable(db) and index.upto(db) >= last_number(db)
+    with index.guarded(db):
+        return is_indexed(db) and index.upto(db) >= last_number(db)
 
 
 def continue_index(db: Connection) -> None:
     """Index the next records, of which a transaction takes some; make the index if there is none."""
-    if not index.exists(db):
-        index.create(db)
-    found = db.execute(_TO_INDEX, (index.upto(db), _INDEXED_AT_ONCE)).fetchall()
+    with index.guarded(db):
+        if not index.exists(db):
+            index.create(db)
+        upto = index.upto(db)
+    found = db.execute(_TO_INDEX, (upto, _INDEXED_AT_ONCE)).fetchall()
     rows, size, last = [], 0, last_number(db)
     for number, session, seq, payload in found:
-        rows.append((number, session, decoded(seq, payload)[1]))
+        rows.append((index.place_of(session, seq), decoded(seq, payload)[1]))
         size += len(payload)
-        if size > _BYTES_AT_ONCE:
+        if size > _BYTES_AT_ONCE or len(rows) == _INDEXED_AT_ONCE:
+            last = number
             break
-    if len(rows) < len(found) or len(found) == _INDEXED_AT_ONCE:
-        last = rows[-1][0]
-    index.add(db, _indexed_rows(rows), last)
+    texts = _indexed_rows(rows)
+    with index.guarded(db):
+        index.add(db, texts, last)
 
 
-def _indexed_rows(records: Iterable[tuple[int, int, Record]]) -> list[index.Row]:
-    """Return the rows of the index for records with their numbers and sessions.
+def discard_index(db: Connection) -> None:
+    """Take a damaged index out of the schema; its pages are to be erased."""
+    index.discard(db)
+    db.execute("UPDATE store SET discarded = 1")
+
+
+def has_discarded(db: Connection) -> bool:
+    """Return whether pages of a discarded index are to be erased."""
+    return bool(db.execute("SELECT discarded FROM store").fetchone()[0])
+
+
+def forget_discarded(db: Connection) -> None:
+    """Note that the pages of a discarded index were erased."""
+    db.execute("UPDATE store SET discarded = 0")
+
+
+def _indexed_rows(records: Iterable[tuple[int, Record]]) -> list[index.Row]:
+    """Return the rows of the index for records with their places.
 
     A tombstone has none: its text left the index when it was deleted.
     """
     texts = (
-        (number, session, searchable(record.entry))
-        for number, session, record in records
-        if isinstance(record, Added)
+        (place, searchable(record.entry)) for place, record in records if isinstance(record, Added)
     )
-    return [row for row in texts if row[2]]
+    return [row for row in texts if row[1]]
 
 
 def _unindex(db: Connection, row: SessionRow, seqs: Iterable[int] | None = None) -> None:
     """Remove the entries of these records, or of all of the session's, from the index."""
-    if not index.exists(db):
-        index.drop(db)  # one of another version has the words, too
-        return
-    if not index.is_readable(db):
+    with index.guarded(db):
+        if not index.exists(db):
+            index.drop(db)  # one of another version has the words, too
+            return
+        is_readable, upto = index.is_readable(db), index.upto(db)
+    if not is_readable:
         raise StoreError(
             "nothing was deleted: a newer SQLite has written the search index of this file, and this one "
             "cannot remove words from it. Use the newer Python, or driver=apsw (memman-core[apsw])"
         )
     chosen = None if seqs is None else msgspec.json.encode(list(seqs)).decode()
-    found = db.execute(_INDEXED, (row.number, index.upto(db), chosen, chosen))
-    index.remove(
-        db,
-        _indexed_rows(
-            (number, row.number, decoded(seq, payload)[1]) for number, seq, payload in found
-        ),
-    )
+    found = db.execute(_INDEXED, (row.number, upto, chosen, chosen))
+    places = ((index.place_of(row.number, seq), decoded(seq, payload)[1]) for seq, payload in found)
+    texts = _indexed_rows(places)
+    with index.guarded(db):
+        index.remove(db, texts)
 
 
 # ---------------------------------------------------------------- the feed

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from memman.protocols import SearchRequest
 from memman.search import scan, terms_of
+from memman.search.scan import joined
 from memman.stores import MemoryStore
 from memman.testing.stores import added
 
@@ -50,19 +51,54 @@ def test_limit_keeps_entries_with_rare_terms():
     assert found.counts == (21, 1)
 
 
+def found_both_ways(texts, terms):
+    """Return the candidates of the index in memory, and those of a scan, for the same entries."""
+    store = MemoryStore()
+    records = [added(f"e{seq}", text) for seq, text in enumerate(texts, 1)]
+    store.append("s", records)
+    request = SearchRequest(terms=terms, session_id="s")
+    return store.search(request), scan(request, [("s", n, r) for n, r in enumerate(records, 1)])
+
+
 @given(
     st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), max_size=12),
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join),
 )
 @settings(max_examples=60)
 def test_scan_and_index_agree_on_words(texts, query):
-    store = MemoryStore()
-    records = [added(f"e{seq}", text) for seq, text in enumerate(texts, 1)]
-    store.append("s", records)
-    request = SearchRequest(terms=terms_of(query), session_id="s")
-    indexed = store.search(request)
-    scanned = scan(request, [("s", seq, record) for seq, record in enumerate(records, 1)])
+    indexed, scanned = found_both_ways(texts, terms_of(query))
     assert {each.seq for each in indexed.found} == {each.seq for each in scanned.found}
+
+
+MANY = [
+    f"plan{chr(97 + n // 26)}{chr(97 + n % 26)}orn" for n in range(60)
+]  # with no English ending
+VALUES = ["port-4131", "4131", "src/gate.py", "x4131y", "10.0.0.7", "build_117", "build_1170"]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(MANY + VALUES), max_size=6).map(" ".join), max_size=20),
+    st.lists(st.sampled_from(MANY + VALUES), min_size=1, max_size=60, unique=True),
+)
+@settings(max_examples=60)
+def test_scan_and_index_weigh_long_queries_alike(texts, terms):
+    indexed, scanned = found_both_ways(texts, tuple(terms))
+    assert {e.seq: e.weights for e in indexed.found} == {e.seq: e.weights for e in scanned.found}
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(MANY + VALUES), max_size=6).map(" ".join), max_size=20),
+    st.lists(st.sampled_from(MANY + VALUES), min_size=1, max_size=20, unique=True),
+    st.integers(0, 20),
+)
+@settings(max_examples=60)
+def test_parts_of_a_scope_join_to_the_whole(texts, terms, cut):
+    records = [("s", seq, added(f"e{seq}", text)) for seq, text in enumerate(texts, 1)]
+    request = SearchRequest(terms=tuple(terms), session_id="s")
+    whole = scan(request, records)
+    made = joined(request, scan(request, records[:cut]), scan(request, records[cut:]))
+    assert {each.seq for each in made.found} == {each.seq for each in whole.found}
+    assert made.entries == whole.entries
 
 
 @given(st.lists(st.text(max_size=60), max_size=5), st.text(max_size=60))

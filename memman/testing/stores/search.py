@@ -66,6 +66,24 @@ class SearchLaws(StoreLaws):
         weights = {hit.record.id: hit.weights for hit in _candidates(store, "port").found}
         assert weights == {"a": (1.0,), "b": (0.5,)}
 
+    def test_whole_value_weighs_more_than_its_namesakes(self) -> None:
+        store = self.make_store_with("search")
+        store.append("s", [added(f"e{n}", f"host-17{n} is up") for n in range(9)])
+        store.append("s", [added("whole", "host-17 " + "is down " * 50)])
+        found = _candidates(store, "host-17")
+        weights = {hit.record.id: hit.weights[0] for hit in found.found}
+        assert weights == {"whole": 1.0, **{f"e{n}": 0.01 for n in range(9)}}
+        assert found.counts[0] == 1
+
+    def test_words_of_a_session_do_not_change_a_search_in_another(self) -> None:
+        store = self.make_store_with("search")
+        store.append("s", [added("a", "kappa 17"), added("b", "the omega")])
+        before = [_candidates(store, query) for query in ("kappa", "omega 17", "kappa omega")]
+        hostile = "".join(chr(0xE000 + n) for n in range(200))
+        store.append("t", [added(f"e{n}", f"kappa 17 {hostile[n:]}") for n in range(200)])
+        after = [_candidates(store, query) for query in ("kappa", "omega 17", "kappa omega")]
+        assert after == before
+
     def test_search_says_if_there_are_more_candidates(self) -> None:
         store = self.make_store_with("search")
         store.append("s", [added(f"e{number}", "kappa") for number in range(5)])

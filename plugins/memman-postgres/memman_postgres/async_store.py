@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -31,6 +32,8 @@ from memman_postgres.database import SNAPSHOT, WRITE, Database, is_open
 from memman_postgres.steps import Step
 
 T = TypeVar("T")
+
+logger = logging.getLogger("memman")
 
 
 class AsyncPostgresStore(Database):
@@ -117,11 +120,21 @@ class AsyncPostgresStore(Database):
         )
 
     async def search(self, request: SearchRequest) -> Candidates:
-        """Return entries that contain some of the terms; indexes missing entries first."""
+        """Return entries that contain some of the terms; indexes missing entries first.
+
+        What cannot be indexed, for a missing right or a full disk, is read instead.
+        """
         progress = index.Progress()
-        while not progress.done:
-            progress = await self._run(WRITE, partial(index.catch_up, request, progress))
-        return await self._run(SNAPSHOT, lambda: searching.search(request))
+        try:
+            while not progress.done:
+                progress = await self._run(WRITE, partial(index.catch_up, request, progress))
+            return await self._run(SNAPSHOT, lambda: searching.search(request))
+        except StoreError as error:
+            logger.info("the search index was not continued: %s", error)
+        try:
+            return await self._run(SNAPSHOT, lambda: searching.search(request, is_current=False))
+        except StoreError:
+            return await self._run(SNAPSHOT, lambda: searching.scanned(request, behind_index=False))
 
     async def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
         """Return the sessions whose ids begin with `prefix`, in the order in which they began."""

@@ -21,7 +21,19 @@ from memman.protocols import Candidate, Candidates, SearchRequest
 from memman.records import Added
 from memman.search import searchable
 from memman.search.ranking import rarity
-from memman.search.scan import AS_PART, AS_WORD
+from memman.search.scan import (
+    AS_BEGINNING,
+    AS_NAMESAKE,
+    AS_PART,
+    AS_WORD,
+    MOST_COUNTED,
+    beginning_of,
+    is_in,
+    joined,
+    scan,
+    with_namesakes,
+)
+from memman.search.terms import chosen_terms
 from memman.stores.rows import decoded
 from memman_postgres.index import ALL, WORD, plain_of, words_of
 from memman_postgres.steps import Step
@@ -48,6 +60,14 @@ SELECT (SELECT id FROM memman_session WHERE number = place.session), session, se
     (SELECT payload FROM memman_record AS its WHERE its.session = place.session AND its.seq = place.seq)
 FROM unnest(%s::bigint[], %s::bigint[]) AS place (session, seq)
 """
+_BEHIND = """
+SELECT its.id, record.seq, record.payload FROM memman_session AS its {}
+JOIN memman_record AS record ON record.session = its.number AND record.seq > {} WHERE {}
+"""
+_OF_INDEX = (
+    "LEFT JOIN memman_indexed AS known ON known.session = its.number",
+    "coalesce(known.upto, 0)",
+)
 _NO_PARTS = (
     "a search in PostgreSQL finds whole words only: pg_trgm or btree_gin is missing. Let the owner of the "
     "database run CREATE EXTENSION pg_trgm, CREATE EXTENSION btree_gin and the script that "
@@ -73,32 +93,75 @@ class _Term(msgspec.Struct, frozen=True):
     `pattern` finds several words next to each other, which the index cannot; None for one word.
     """
 
+    text: str
     words: str
     parts: tuple[str, ...]
     pattern: re.Pattern[str] | None
 
     def weight_in(self, text: str, weight: float) -> float:
         """Return the weight of the term in a text in which the index found its words with a weight."""
+        if weight == AS_BEGINNING and not is_in(text, plain_of(self.text), AS_BEGINNING):
+            return 0.0
         if self.pattern is None or not weight:
             return weight
-        whole = [found[1] is None for found in self.pattern.finditer(text)]
+        whole = [not any(found.groups()) for found in self.pattern.finditer(text)]
         return AS_WORD if any(whole) else AS_PART if whole else 0.0
 
 
-def search(request: SearchRequest) -> Step[Candidates]:
-    """Return the entries of the index that contain some of the terms."""
+def search(request: SearchRequest, is_current: bool = True) -> Step[Candidates]:
+    """Return the entries of the index that contain some of the terms.
+
+    If the index is not current, records that it lacks are read, too.
+    """
     scope = yield from _scope_of(request)
     terms = [_term(text) for text in request.terms]
+    if len(chosen_terms(request.terms, lambda _: 1)) < len(terms):
+        terms = yield from _chosen(scope, terms)
     matches = _Matches(terms, request.limit)
     yield from _find_words(scope, terms, matches)
     rare = [n for n, term in enumerate(terms) if term.parts and matches.counts[n] <= _FEW]
     if rare and scope.has_parts:
-        yield from _find_parts(scope, terms, rare, matches)
+        yield from _find_parts(scope, terms, rare, matches, AS_PART)
+        absent = [n for n in rare if not matches.counts[n] and beginning_of(terms[n].text)]
+        yield from _find_parts(scope, terms, absent, matches, AS_BEGINNING)
     elif rare:
         warn_once("memman", _NO_PARTS)
     best = matches.best(scope.entries)
-    found = yield from _candidates(terms, best)
-    return Candidates(scope.entries, tuple(matches.counts), found, more=len(best) == request.limit)
+    found = with_namesakes(request.terms, (yield from _candidates(terms, best)))
+    columns = zip(*(each.weights for each in found), strict=True) if found else [()] * len(terms)
+    counts = tuple(
+        column.count(AS_WORD) if AS_NAMESAKE in column else count
+        for column, count in zip(columns, matches.counts, strict=True)
+    )
+    answer = Candidates(scope.entries, counts, found, more=len(best) == request.limit)
+    if is_current:
+        return answer
+    return joined(request, answer, (yield from scanned(request, behind_index=True)))
+
+
+def scanned(request: SearchRequest, *, behind_index: bool) -> Step[Candidates]:
+    """Return the candidates among the records that the index lacks, or among all without using it."""
+    where, value = "its.id = %s", request.session_id
+    if value is None:
+        where, value = "starts_with(its.id, %s)", request.prefix
+    rows = yield _BEHIND.format(*(_OF_INDEX if behind_index else ("", "0")), where), (value,)
+    return scan(request, ((name, *decoded(seq, payload)) for name, seq, payload in rows))
+
+
+def _chosen(scope: _Scope, terms: Sequence[_Term]) -> Step[list[_Term]]:
+    """Return the terms with nothing to look for in those that are not chosen."""
+    known = [term for term in terms if term.words]
+    some = f"(SELECT count(*) FROM (SELECT 1 FROM memman_word WHERE {scope.condition}"  # noqa: S608 - our own words
+    some += f" words @@ {_QUERY} LIMIT {MOST_COUNTED}) AS hit)"
+    values = [value for term in known for value in (*scope.values, term.words)]
+    [counts] = yield f"SELECT {', '.join([some] * len(known))}", values
+    by_text = dict(zip((term.text for term in known), counts, strict=True))
+    chosen = chosen_terms([term.text for term in terms], lambda text: by_text.get(text, 0))
+    nothing = {"words": "", "parts": (), "pattern": None}
+    return [
+        term if number in chosen else msgspec.structs.replace(term, **nothing)
+        for number, term in enumerate(terms)
+    ]
 
 
 class _Matches:
@@ -143,9 +206,10 @@ def _term(text: str) -> _Term:
     parts = WORD.findall(plain_of(text))
     pattern = None
     if len(parts) > 1:
-        pattern = re.compile(r"([^\W_])?" + r"[\W_]+".join(map(_beginning, parts)))
+        words = r"[\W_]+".join(map(_beginning, parts))
+        pattern = re.compile(rf"([^\W_])?{words}([^\W_])?")
     long = tuple(dict.fromkeys(part for part in parts if len(part) >= _LEAST_PART))
-    return _Term(" ".join(words_of(text)), long, pattern)
+    return _Term(text, " ".join(words_of(text)), long, pattern)
 
 
 def _beginning(word: str) -> str:
@@ -194,14 +258,23 @@ def _match_words(
 
 
 def _find_parts(
-    scope: _Scope, terms: Sequence[_Term], numbers: Sequence[int], matches: _Matches
+    scope: _Scope,
+    terms: Sequence[_Term],
+    numbers: Sequence[int],
+    matches: _Matches,
+    weight: float,
 ) -> Step[None]:
-    """Find rows in which every word of a term is a part of a word."""
-    conditions = [
-        f"({' AND '.join(['words::text LIKE %s'] * len(terms[number].parts))})"
+    """Find rows in which every word of a term is a part of a word, or the beginning of the term is."""
+    if not numbers:
+        return
+    parts_of = [
+        (beginning_of(plain_of(terms[number].text)),)
+        if weight == AS_BEGINNING
+        else terms[number].parts
         for number in numbers
     ]
-    patterns = [f"%{part}%" for number in numbers for part in terms[number].parts]
+    conditions = [f"({' AND '.join(['words::text LIKE %s'] * len(each))})" for each in parts_of]
+    patterns = [f"%{part}%" for each in parts_of for part in each]
     flags, flag_values = _flags(terms)
     found = yield (
         f"SELECT session, seq, {flags}, ARRAY[{', '.join(conditions)}] FROM memman_word"  # noqa: S608 - our own words
@@ -212,7 +285,7 @@ def _find_parts(
         weights = [AS_WORD * has for has in whole]
         for number, has in zip(numbers, parts, strict=True):
             if has and not weights[number]:
-                weights[number] = AS_PART
+                weights[number] = weight
                 matches.counts[number] += 1
         matches.add([(session, seq)], weights)
 
@@ -235,12 +308,12 @@ def _candidates(
         for name, number, seq, payload in found
         if isinstance(record := decoded(seq, payload)[1], Added)
     }
-    phrases = any(term.pattern for term in terms)
+    checked = any(term.pattern for term in terms) or any(AS_BEGINNING in row for _, row in best)
     candidates: list[Candidate] = []
     for place, weights in best:
         name, record = records[place]
         real = weights
-        if phrases:
+        if checked:
             text = plain_of(searchable(record.entry))
             pairs = zip(terms, weights, strict=True)
             real = tuple(term.weight_in(text, weight) for term, weight in pairs)

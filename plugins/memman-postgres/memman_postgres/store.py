@@ -7,6 +7,7 @@ may run again, since records are recognised by their ids.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -37,6 +38,8 @@ from memman_postgres.database import SNAPSHOT, WRITE, Database, is_open
 from memman_postgres.steps import Step
 
 T = TypeVar("T")
+
+logger = logging.getLogger("memman")
 
 
 class PostgresStore(Database):
@@ -139,11 +142,21 @@ class PostgresStore(Database):
         )
 
     def search(self, request: SearchRequest) -> Candidates:
-        """Return entries that contain some of the terms; indexes missing entries first."""
+        """Return entries that contain some of the terms; indexes missing entries first.
+
+        What cannot be indexed, for a missing right or a full disk, is read instead.
+        """
         progress = index.Progress()
-        while not progress.done:
-            progress = self._run(WRITE, partial(index.catch_up, request, progress))
-        return self._run(SNAPSHOT, lambda: searching.search(request))
+        try:
+            while not progress.done:
+                progress = self._run(WRITE, partial(index.catch_up, request, progress))
+            return self._run(SNAPSHOT, lambda: searching.search(request))
+        except StoreError as error:
+            logger.info("the search index was not continued: %s", error)
+        try:
+            return self._run(SNAPSHOT, lambda: searching.search(request, is_current=False))
+        except StoreError:
+            return self._run(SNAPSHOT, lambda: searching.scanned(request, behind_index=False))
 
     def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
         """Return the sessions whose ids begin with `prefix`, in the order in which they began."""

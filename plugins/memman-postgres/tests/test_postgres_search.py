@@ -26,6 +26,8 @@ from memman.search import scan, terms_of
 from memman.stores import MemoryStore
 from memman.testing.laws import in_threads
 from memman.testing.stores import added, erase_entries
+from tests.search.test_languages import SAID, memory_of
+from tests.search.test_values import VALUES, WORDINGS, longer
 
 pytestmark = pytest.mark.service
 
@@ -46,6 +48,30 @@ def ids(found: Candidates) -> list[str]:
 
 def text(draw: random.Random) -> str:
     return " ".join(draw.choices(_WORDS, k=4))
+
+
+# ---------------------------------------------------------------- hits
+
+
+@pytest.mark.parametrize("language", SAID)
+def test_question_is_found_behind_other_sentences(language: str, url: str) -> None:
+    said, question, other = SAID[language]
+    with memory_of(url, language) as memory:
+        for before in range(5):
+            hits = memory.search("s", f"{other} " * before + question, limit=3)
+            assert said in [hit.entry.content for hit in hits], before
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_whole_value_is_first(value: str, url: str) -> None:
+    with MemoryManager(url) as memory:
+        for number in range(60):
+            memory.add_user_message("s", f"it was {longer(value, number)}")
+        memory.add_user_message("s", f"it was {value} " + "of the rest " * 400, id="whole")
+        for wording in WORDINGS:
+            assert memory.search("s", wording.format(value), limit=1)[0].entry.id == "whole", (
+                wording
+            )
 
 
 # ---------------------------------------------------------------- completeness
@@ -266,6 +292,30 @@ def test_without_pg_trgm_a_warning_names_the_fix(
     servers.run_sql(script(), url)
     assert ids(store.search(request("kapp", "s"))) == ["b"]
     store.close()
+
+
+@pytest.mark.parametrize("indexed", ["", ", memman_word, memman_indexed"])
+def test_role_that_may_only_read_finds_everything(
+    schema: str, store: PostgresStore, indexed: str
+) -> None:
+    role = f"memman_{uuid.uuid4().hex}"
+    store.append("s", (added("a", "kappa"),))
+    assert ids(store.search(request("kappa", "s"))) == ["a"]
+    store.append("s", (added("b", "kappa omega"), added("c", "sigma")))
+    store.append("t", (added("d", "kappa"),))
+    log = "memman_store, memman_session, memman_record, memman_mention"
+    servers.run_sql(
+        f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role};"
+        f"SET search_path TO {schema}; GRANT SELECT ON {log}{indexed} TO {role}"
+    )
+    try:
+        options = f"?options=-csearch_path%3D{schema}"
+        reader = PostgresStore(f"postgresql://{role}@{servers.HOST}/test{options}", create=False)
+        assert ids(reader.search(request("kappa omega", "s"))) == ["a", "b"]
+        assert ids(reader.search(request("kappa"))) == ["a", "b", "d"]
+        reader.close()
+    finally:
+        servers.run_sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 # ---------------------------------------------------------------- tenants
