@@ -1,10 +1,13 @@
 """Recall: the share of evidence that search finds, its speed, and the cost of the index.
 
-    python -m benchmarks.recall [--quick] [--folder ../shared/data]
+    python -m benchmarks.recall [--quick] [--folder ../shared/data] [--memdaily FOLDER]
 
 - LoCoMo: the share of questions whose evidence turns are all among the hits of `search(budget=...)`, at
   four characters a token, names of speakers included. The ranking was tuned on every second dialogue; the
   goals are for the others, which are held out.
+- MemDaily (https://github.com/nuster1128/MemSim; FOLDER is its
+  `data_generation/final_dataset/messages_and_QAs`): Chinese messages of one person, and questions of six
+  kinds about them. The share of a question's messages among the first five hits.
 - Old values: argument values that a recorded coding agent needs and that its context of 4,000 tokens lacks
   (`benchmarks.needed`). The share that is in the first three hits for the value's file name, if the value
   is one path, or for its longest word. One word of a command of several is often a word of many commands.
@@ -27,7 +30,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -62,6 +65,12 @@ from memman.stores import SQLiteStore
 AIMS = {1_024: 0.70, 2_048: 0.75, 4_096: 0.79}
 VALUES_AIM = 0.95
 _HELD = {1_024: 0.69, 2_048: 0.74, 4_096: 0.78}
+# The kinds of MemDaily, each with its aim and with the least recall that passes.
+MEMDAILY = {
+    "01": ("simple", 0.78, 0.75), "02": ("conditional", 0.78, 0.75), "03": ("comparative", 0.84, 0.81),
+    "04": ("aggregative", 0.75, 0.72), "05": ("post-processing", 0.74, 0.72), "06": ("noisy", 0.80, 0.78),
+}  # fmt: skip
+_FIRST = 5  # hits
 _HELD_PATHS, _HELD_VALUES = 0.83, 0.68
 _VALUES_BUDGET = 4_000
 _HITS = 3
@@ -161,6 +170,41 @@ def measure_dialogues(found: Measurement, path: Path, every: int) -> None:
         lost = 1 - hit[1, budget] / max(1, asked[1])
         name = f"LoCoMo, held out: evidence not found in {budget:,} tokens"
         found.goals.append(Goal(name, lost, 1 - aim, held=1 - _HELD[budget] + slack))
+
+
+# ---------------------------------------------------------------- MemDaily
+
+
+def measure_memdaily(found: Measurement, folder: Path, every: int) -> None:
+    """Search for the messages that every nth question of MemDaily is about."""
+    shares = defaultdict[str, list[float]](list)
+    empty = Counter[str]()
+    for path in sorted(folder.glob("0*.json")):
+        kind = path.name.split("_")[0]
+        for talk in json.loads(path.read_bytes())[::every]:
+            question = talk["question_list"][0]
+            if "[ERRORQ]" in question["question"] or "[ERRORA]" in question["answer"]:
+                continue
+            targets = question["target_step_id"]
+            wanted = set(map(str, targets if isinstance(targets, list) else [targets]))
+            with MemoryManager(config=_ALL) as memory:
+                memory.add_messages(
+                    _SESSION,
+                    [{"role": "user", "content": each["message"]} for each in talk["message_list"]],
+                    format="openai-chat",
+                    ids=[str(each["mid"]) for each in talk["message_list"]],
+                )
+                hits = memory.search(_SESSION, question["question"], limit=_FIRST)
+            empty[kind] += not hits
+            shares[kind].append(len(wanted & {hit.entry.id for hit in hits}) / max(1, len(wanted)))
+    rows = []
+    for kind, (label, aim, held) in MEMDAILY.items():
+        share = sum(shares[kind]) / max(1, len(shares[kind]))
+        rows.append((label, len(shares[kind]), share, empty[kind]))
+        name = f"MemDaily, {label}: messages not among the first {_FIRST}"
+        slack = 0.06 if every > 1 else 0.0  # of few questions a share is less exact
+        found.goals.append(Goal(name, 1 - share, 1 - aim, held=1 - held + slack))
+    found.tables.append(table(("MemDaily", "questions", "recall@5", "without a hit"), rows))
 
 
 # ---------------------------------------------------------------- old values
@@ -438,7 +482,7 @@ def measure_sessions(found: Measurement, sizes: Sizes, folder: Path) -> None:
 # ---------------------------------------------------------------- the command
 
 
-def measure(sizes: Sizes, data: Path, folder: Path) -> Measurement:
+def measure(sizes: Sizes, data: Path, folder: Path, memdaily: Path | None = None) -> Measurement:
     """Run all measurements that have their data."""
     found = Measurement()
     recorded, locomo = data / "trajectories.jsonl.gz", data / "locomo.public.jsonl.gz"
@@ -446,6 +490,8 @@ def measure(sizes: Sizes, data: Path, folder: Path) -> Measurement:
         measure_dialogues(found, locomo, sizes.questions)
     else:
         found.tables.append(f"note: {locomo} does not exist; evidence was not searched")
+    if memdaily is not None:
+        measure_memdaily(found, memdaily, sizes.questions)
     if recorded.is_file():
         measure_values(found, recorded, sizes.conversations)
     else:
@@ -460,11 +506,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recall", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--folder", type=Path, default=DATA, help="folder of the recorded data")
+    parser.add_argument("--memdaily", type=Path, help="folder of MemDaily's files")
     parser.add_argument("--quick", action="store_true", help="small sizes: some ten seconds")
     options = parser.parse_args(arguments)
     logging.getLogger("memman").addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(QUICK if options.quick else FULL, options.folder, Path(folder))
+        sizes = QUICK if options.quick else FULL
+        found = measure(sizes, options.folder, Path(folder), options.memdaily)
     print(found)
     if any_failed(found.goals):
         return 1
