@@ -62,7 +62,7 @@ from memman.protocols import (
     SummaryUsage,
 )
 from memman.recall import AsyncRecallTool, RecallTool
-from memman.results import Context, Hit, OverflowResult, SessionStats, Source, Summary
+from memman.results import Context, Hit, OverflowResult, Recalled, SessionStats, Source, Summary
 from memman.spend import ReportedTokens, Spend
 
 Memory = MemoryManager | AsyncMemoryManager
@@ -105,6 +105,7 @@ __all__ = [
     "SessionState",
     "SessionStats",
     "Source",
+    "Recalled",
     "ReportedTokens",
     "Spend",
     "Summary",

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from memman.display import known_names, safe_repr, warn_once
-from memman.entries import is_blank, is_encodable, names_nothing
+from memman.entries import ENTRY_TYPES, is_blank, is_encodable, names_nothing
 from memman.errors import ConfigError
 
 CountPolicy = Literal["local", "confirm", "estimate"]
@@ -34,6 +34,8 @@ _MOST_ENTRY = 25_000
 # The default target by the trigger, with straight lines between.
 _TARGETS = ((16_000, 0.5), (64_000, 0.35), (128_000, 0.25))
 _SMALL_BUDGET = 8_000
+# The default share of recalled texts, and the budget from which on there are any.
+_RECALL_SHARE, _LEAST_RECALLING = 0.05, 16_000
 LEAST_STATE = 64  # tokens: a smaller outline is of little use
 UNKNOWN_MODEL_ENTRIES = 100
 # Fraction of the range from target to trigger that must be filled before the summarizer is called again,
@@ -62,7 +64,12 @@ class Preset(msgspec.Struct, frozen=True):
 
 # A strategy that keeps as much as fits compresses to the limit itself, and protects no recent entries. It
 # compresses at each add, so an outline would change each time.
-_AS_MUCH_AS_FITS = {"target_ratio": 1.0, "recent_window": 0, "state_ratio": 0.0}
+_AS_MUCH_AS_FITS = {
+    "target_ratio": 1.0,
+    "recent_window": 0,
+    "state_ratio": 0.0,
+    "recall_ratio": 0.0,
+}
 _PRESETS = {
     preset.name: preset
     for preset in (
@@ -156,6 +163,8 @@ class MemoryConfig:
     max_summary_ratio: float = 0.2
     max_entry_ratio: float = 0.25
     state_ratio: float = _by_preset(0.1)
+    recall_ratio: float | None = _by_preset(None)
+    recall_types: tuple[str, ...] = ("message",)
     overhead_tokens: int = 0
     reserve_output: int | None = None
     auto_compress: bool = True
@@ -201,6 +210,7 @@ class MemoryConfig:
                 raise ConfigError(names_nothing(name, value))
             if value is not None and not is_encodable(value):
                 raise ConfigError(f"{name} has a lone surrogate: {safe_repr(value, 60)}")
+        _check_types(self.recall_types)
         _check_prompt(self.summary_prompt)
         summarises = self.preset.summarises if self.preset else SUMMARISE in self.strategy
         if summarises and self.target_ratio * (1 + self.max_summary_ratio) > 1:
@@ -232,7 +242,7 @@ class MemoryConfig:
             return self
         _check_names(changes)
         values = {
-            name: tuple(value) if name == "strategy" and isinstance(value, list) else value
+            name: tuple(value) if name in _TUPLES and isinstance(value, list) else value
             for name, value in changes.items()
         }
         return MemoryConfig(**({name: getattr(self, name) for name in self.given} | values))
@@ -260,7 +270,7 @@ SETTINGS: Final = tuple(field.name for field in fields(MemoryConfig))
 HARMLESS = (
     "max_tokens", "max_entries", "trigger_ratio", "target_ratio", "recent_window",
     "min_entries_to_compress", "compression_ratio", "max_summary_ratio", "max_entry_ratio",
-    "state_ratio", "overhead_tokens", "strategy",
+    "state_ratio", "recall_ratio", "recall_types", "overhead_tokens", "strategy",
 )  # fmt: skip
 
 
@@ -282,7 +292,8 @@ def _check_names(settings: Mapping[str, Any]) -> None:
 class Budget(msgspec.Struct, frozen=True):
     """The settings of one session resolved to numbers of tokens and entries.
 
-    `usable` is the model's largest input, None if it is unknown; no budget is above it.
+    `usable` is the model's largest input, None if it is unknown; no budget is above it. Of `max_tokens`
+    the texts that a context recalls have `recall_tokens`, so a compression is due at `trigger_tokens`.
     """
 
     max_tokens: int
@@ -296,16 +307,22 @@ class Budget(msgspec.Struct, frozen=True):
     summary_tokens: int
     entry_tokens: int
     state_tokens: int = 0
+    recall_tokens: int = 0
+
+    @property
+    def trigger_tokens(self) -> int:
+        """The tokens above which a compression is due."""
+        return self.max_tokens - self.recall_tokens
 
     def over(self, tokens: int, entries: int) -> bool:
         """Return whether a window of this size is over the limits."""
-        return tokens > self.max_tokens or (
+        return tokens > self.trigger_tokens or (
             self.max_entries is not None and entries > self.max_entries
         )
 
     def fills_room(self, tokens: int, entries: int, share: float = ROOM_SHARE) -> bool:
         """Return whether so much fills this share of the range from target to limit."""
-        if tokens >= share * (self.max_tokens - self.target_tokens):
+        if tokens >= share * (self.trigger_tokens - self.target_tokens):
             return True
         if self.max_entries is None or self.target_entries is None:
             return False
@@ -315,7 +332,8 @@ class Budget(msgspec.Struct, frozen=True):
         """Return the budget at which a compression starts early: with this share of the range filled."""
         return msgspec.structs.replace(
             self,
-            max_tokens=_between(self.target_tokens, self.max_tokens, share),
+            max_tokens=_between(self.target_tokens, self.trigger_tokens, share),
+            recall_tokens=0,
             max_entries=None
             if self.max_entries is None or self.target_entries is None
             else _between(self.target_entries, self.max_entries, share),
@@ -351,7 +369,13 @@ def resolve_budget(
     ratio = config.target_ratio
     if ratio < 1 and "target_ratio" not in config.given:
         ratio = default_target(max_tokens)
-    target = int(ratio * max_tokens) if target_tokens is None else target_tokens
+    recall = config.recall_ratio
+    if recall is None:
+        recall = _RECALL_SHARE if max_tokens >= _LEAST_RECALLING else 0.0
+    recall_tokens = int(recall * max_tokens)
+    target = min(int(ratio * max_tokens), max_tokens - recall_tokens)
+    if target_tokens is not None:
+        target = target_tokens
     # The outline: half as many again in a small budget, none in a tiny one, at most a third of the target.
     # A target given by hand is the budget, if it is smaller.
     given = min(max_tokens, target_tokens or max_tokens)
@@ -369,6 +393,7 @@ def resolve_budget(
         summary_tokens=min(int(config.max_summary_ratio * target), _MOST_SUMMARY),
         entry_tokens=min(int(config.max_entry_ratio * max_tokens), _MOST_ENTRY),
         state_tokens=state_tokens if state_tokens >= LEAST_STATE else 0,
+        recall_tokens=recall_tokens,
     )
 
 
@@ -457,6 +482,7 @@ _RANGES: dict[str, tuple[float, float, tuple[type, ...]]] = {
     "max_summary_ratio": (0.01, 1, (int, float)),
     "max_entry_ratio": (0.01, 1, (int, float)),
     "state_ratio": (0, 0.5, (int, float)),
+    "recall_ratio": (0, 0.5, (int, float, type(None))),
     "overhead_tokens": (0, 2**53, (int,)),
     "reserve_output": (0, 2**53, (int, type(None))),
     "auto_compress": (0, 1, (bool,)),
@@ -475,6 +501,7 @@ _CHOICES: dict[str, Sequence[str]] = {
     "on_failure": ("fallback", "keep", "raise"),
 }
 _NAMES = ("model", "summarizer")
+_TUPLES = ("strategy", "recall_types")
 _MAY_BE_NONE = (*_NAMES, "summary_prompt")
 
 
@@ -486,6 +513,14 @@ def _check_range(name: str, value: Any, low: float, high: float, kinds: tuple[ty
     if isinstance(value, int | float) and not low <= value <= high:
         raise ConfigError(
             f"{name}={safe_repr(value)} is out of range: it must be from {low:,} to {high:,}"
+        )
+
+
+def _check_types(types: Any) -> None:
+    """Raise `ConfigError` unless it is a tuple of entry types."""
+    if not isinstance(types, tuple) or not types or any(each not in ENTRY_TYPES for each in types):
+        raise ConfigError(
+            f"recall_types={safe_repr(types, 60)} is not a tuple of entry types: {', '.join(ENTRY_TYPES)}"
         )
 
 
@@ -531,4 +566,4 @@ def _parsed(name: str, variable: str, text: str) -> Any:
             return float(text) if float in kinds else int(text)
         except ValueError:
             raise ConfigError(f"{variable}={text!r} is not a value for {name}") from None
-    return text
+    return tuple(text.replace(",", " ").split()) if name == "recall_types" else text

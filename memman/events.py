@@ -381,6 +381,19 @@ class ContextTrimmed(Event, frozen=True, kw_only=True):
     format: str
 
 
+class TextRecalled(Event, frozen=True, kw_only=True):
+    """A context quotes earlier entries behind a message of the user that speaks of them.
+
+    `message_id` is that of the message's entry, `addresses` are the entries', `words` those of the message
+    by which they were found. Emitted once, with the first context that has the text.
+    """
+
+    message_id: str
+    addresses: tuple[str, ...]
+    words: tuple[str, ...]
+    tokens: int
+
+
 class CompactionUnreadable(Event, frozen=True, kw_only=True):
     """A context was built for a provider that cannot read another one's sealed compaction.
 
@@ -453,6 +466,7 @@ count_fell_back = _signal("count:fell-back", CountFellBack)
 message_altered = _signal("message:altered", MessageAltered)
 over_budget = _signal("over-budget", OverBudget)
 context_trimmed = _signal("context:trimmed", ContextTrimmed)
+text_recalled = _signal("text:recalled", TextRecalled)
 compaction_unreadable = _signal("compaction:unreadable", CompactionUnreadable)
 session_imported = _signal("session:imported", SessionImported)
 session_forked = _signal("session:forked", SessionForked)
@@ -465,14 +479,13 @@ EventName = Literal[
     "entry_pinned", "session_configured", "session_described", "usage_reported",
     "add", "compress", "clear",
     "compressing", "compression_failed", "count_fell_back",
-    "message_altered", "over_budget", "context_trimmed", "compaction_unreadable", "session_imported",
-    "session_forked",
-    "session_deleted", "session_evicted",
+    "message_altered", "over_budget", "context_trimmed", "text_recalled", "compaction_unreadable",
+    "session_imported", "session_forked", "session_deleted", "session_evicted",
     "session:opened",
     "entry:added", "compression:undone", "session:cleared", "entries:deleted", "entry:pinned",
     "session:configured", "session:described", "usage:reported", "compression:failed", "count:fell-back",
-    "message:altered", "over-budget", "context:trimmed", "compaction:unreadable", "session:imported",
-    "session:forked", "session:deleted", "session:evicted",
+    "message:altered", "over-budget", "context:trimmed", "text:recalled", "compaction:unreadable",
+    "session:imported", "session:forked", "session:deleted", "session:evicted",
 ]  # fmt: skip
 """The names that `memory.on` takes: of the signals as in this module, or as `signal.name`.
 

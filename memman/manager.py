@@ -601,6 +601,7 @@ class MemoryManager:
         pending: Any = None,
         complete: bool = True,
         cache: Literal["auto"] | None = None,
+        recall: bool | None = None,
         missing_ok: bool = False,
         window: int | None = None,
     ) -> Context:
@@ -628,6 +629,8 @@ class MemoryManager:
                 compressed part, of the previous request and of this one, so send `Context.system` and
                 `Context.tools`, too. With OpenAI's formats, `Context.prompt_cache_key` is set; the others
                 need nothing, and `cache_ttl=None` marks nothing.
+            recall: False quotes no earlier entries behind the messages of the user that speak of them, for
+                which `recall_ratio` of the budget is kept free.
             missing_ok: return an empty context if the session does not exist.
             window: the tokens of this model's window; they lower its limits for all later requests.
 
@@ -646,6 +649,7 @@ class MemoryManager:
             pending=pending,
             complete=complete,
             cache=cache,
+            recall=recall,
             missing_ok=missing_ok,
             window=window,
         )

@@ -231,15 +231,19 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     A term is a piece of text without white space, in lower case (`memman.search.terms_of` makes them):
     a word, a number, a path, a sign. Nothing in it has a meaning as syntax. The scope is one session, or
     with `session_id=None` every session whose id begins with `prefix`. `limit` is the most candidates.
+    With `until`, which one session alone can have, nothing behind this seq counts or is found.
     """
 
     terms: tuple[str, ...]
     session_id: str | None = None
     prefix: str = ""
     limit: int = 200
+    until: int | None = None
 
-    def covers(self, session_id: str) -> bool:
-        """Return whether a session is in scope."""
+    def covers(self, session_id: str, seq: int = 0) -> bool:
+        """Return whether a session, or its record at `seq`, is in scope."""
+        if self.until is not None and seq > self.until:
+            return False
         if self.session_id is None:
             return session_id.startswith(self.prefix)
         return session_id == self.session_id

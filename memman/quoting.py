@@ -87,7 +87,7 @@ def block_of(quote: Quote, nonce: str) -> str:
     where = f"{hit.address} of {_quoted(hit.session_id)}" if quote.session else hit.address
     end = quote.start + len(quote.text)
     clauses = (
-        f"[memman recalled {where}: {_kind(hit.entry)}",
+        f"[memman recalled {where}: {kind_of(hit.entry)}",
         f"{hit.entry.timestamp:%Y-%m-%d %H:%M}",
         f"{hit.entry.token_count.tokens:,} tokens",
         _STATES[hit.state] + (f" as {hit.shown_by}" if hit.shown_by else ""),
@@ -101,7 +101,7 @@ def block_of(quote: Quote, nonce: str) -> str:
     return f"{head}\n{neutralised(quote.text)}\n[end of memman recalled {hit.address}{mark}"
 
 
-def _kind(entry: Entry) -> str:
+def kind_of(entry: Entry) -> str:
     """Return the type and the author of an entry."""
     if entry.type == "message":
         kind = "system message" if entry.role == "system" else f"message of the {entry.role}"

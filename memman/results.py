@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
+from memman.display import safe_repr
 from memman.entries import Entry, TokenCount, excerpt
 from memman.protocols import ModelInfo
 from memman.records import NO_COST, Cost, Replacement
@@ -41,6 +42,26 @@ class Source(msgspec.Struct, frozen=True, gc=False):
 
     entries: tuple[str, ...]
     unaltered: bool
+
+
+class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+    """Earlier entries that a context quotes behind a message of the user, since it speaks of them.
+
+    `message_id` and `message_address` are those of the message's entry, and `words` are those of its terms
+    by which the earlier ones were found. `addresses` are theirs, in order. `text` is what the model reads.
+    """
+
+    message_id: str
+    message_address: str
+    addresses: tuple[str, ...]
+    words: tuple[str, ...]
+    tokens: int
+    text: str
+
+    def __str__(self) -> str:
+        words = ", ".join(map(safe_repr, self.words))
+        shown = ", ".join(self.addresses)
+        return f"{shown} behind {self.message_address}, by {words} ({self.tokens:,} tokens)"
 
 
 class Layout(Protocol):
@@ -85,6 +106,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         needs: arguments that the request must have besides, or {}: a tool turn that is not over has such
             thoughts. The provider wants them back, and skips them itself if it is told to. With
             Anthropic's SDK they are for `client.beta.messages.create`.
+        recalled: the texts of earlier entries behind messages of the user, in their order.
     """
 
     format: str
@@ -104,6 +126,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
     _marks: Marks | None
     thoughts_left_out: tuple[str, ...]
     needs: dict[str, Any]
+    recalled: tuple[Recalled, ...] = ()
 
     @property
     def messages(self) -> list[Any]:
@@ -152,7 +175,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def breakdown(self) -> dict[str, int]:
-        """Tokens by entry type, and of `state`, `system_prompt`, `tools`, `framing` and `reserved`."""
+        """Tokens by entry type, and of `state`, `recalled`, `system_prompt`, `tools`, `framing` ..."""
         prompt, tools, reserved, framing = self._overheads
         # If the provider has counted less than memman, it has counted less framing.
         overheads = (prompt, tools, max(0, reserved), framing + min(0, reserved))

@@ -28,6 +28,8 @@ from memman.state import State, is_users_message
 Price = Callable[[Entry], int]
 STATE_INDEX = -2
 """The `index` of the item that shows the outline."""
+RECALLED_INDEX = -3
+"""The `index` of an item with a recalled text."""
 
 
 def is_compaction(entry: Entry) -> bool:
@@ -59,6 +61,11 @@ class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer
     def is_users(self) -> bool:
         """Whether this is a message of the user."""
         return is_users_message(self.entry)
+
+    @property
+    def is_recalled(self) -> bool:
+        """Whether this is a text that a context recalls, which is in no log."""
+        return self.index == RECALLED_INDEX
 
     @property
     def is_asked(self) -> bool:
@@ -406,10 +413,12 @@ class Window:
         """Return a window of other items at the same place in the log."""
         return Window(items, self.head, self.epoch, self.state)
 
-    def followed_by(self, items: Sequence[WindowItem]) -> Window:
-        """Return a copy of the window with more items; its unchanged exchanges are the same objects."""
-        copies = [msgspec.structs.replace(item) for item in self.items]
-        window = self.with_items([*copies, *items])
+    def extended_to(self, items: Iterable[WindowItem]) -> Window:
+        """Return a window of copies of these items, which has all of this one's in their order.
+
+        The exchanges before the first other item are the same objects.
+        """
+        window = self.with_items(map(msgspec.structs.replace, items))
         exchanges = window.exchanges
         for number, (before, after) in enumerate(zip(self.exchanges, exchanges, strict=False)):
             if not before.is_like(after):

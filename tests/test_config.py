@@ -182,11 +182,11 @@ def test_low_water_is_below_high_water_in_both_dimensions(
 ) -> None:
     config = MemoryConfig(max_tokens=tokens, target_ratio=ratio, max_entries=entries)
     budget = resolve_budget(config, None)
-    assert budget.target_tokens <= budget.max_tokens
+    assert budget.target_tokens <= budget.trigger_tokens <= budget.max_tokens
     assert 1 <= (budget.target_entries or 0) <= entries
     assert budget.over(tokens + 1, 0)
     assert budget.over(0, entries + 1)
-    assert not budget.over(tokens, entries)
+    assert not budget.over(budget.trigger_tokens, entries)
 
 
 # ---------------------------------------------------------------- presets

@@ -223,6 +223,7 @@ def context_request(
     pending: tuple[Entry, ...],
     complete: bool = True,
     cache: Any = None,
+    recall: Any = None,
 ) -> ContextRequest:
     """Return the validated arguments of a context. Raises `InvalidInput`."""
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
@@ -231,6 +232,8 @@ def context_request(
     check_switch(complete, "complete")
     if cache not in (None, "auto"):
         raise InvalidInput(f"cache must be None or 'auto', not {safe_repr(cache, 60)}")
+    if recall is not None:
+        check_switch(recall, "recall")
     return ContextRequest(
         form,
         None if model is None else check_model(model),
@@ -241,6 +244,7 @@ def context_request(
         pending,
         complete,
         cache is not None,
+        complete and recall is not False,
     )
 
 

@@ -586,6 +586,7 @@ class AsyncMethods:
         pending: Any = None,
         complete: bool = True,
         cache: Literal["auto"] | None = None,
+        recall: bool | None = None,
         missing_ok: bool = False,
         window: int | None = None,
     ) -> Context:
@@ -613,6 +614,8 @@ class AsyncMethods:
                 compressed part, of the previous request and of this one, so send `Context.system` and
                 `Context.tools`, too. With OpenAI's formats, `Context.prompt_cache_key` is set; the others
                 need nothing, and `cache_ttl=None` marks nothing.
+            recall: False quotes no earlier entries behind the messages of the user that speak of them, for
+                which `recall_ratio` of the budget is kept free.
             missing_ok: return an empty context if the session does not exist.
             window: the tokens of this model's window; they lower its limits for all later requests.
 
@@ -626,7 +629,7 @@ class AsyncMethods:
         if pending is not None:
             entries = Unstored(core.shared, core.resolver).pending(pending, form)
         request = context_request(
-            form, model, budget, system, tools, system_inline, entries, complete, cache
+            form, model, budget, system, tools, system_inline, entries, complete, cache, recall
         )
         core.tell_window(model, window)
         try:

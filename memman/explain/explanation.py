@@ -11,7 +11,7 @@ from memman.explain.cache_state import CacheState
 from memman.explain.history import CompressionStatus, EntryStatus
 from memman.explain.shares import Shares
 from memman.explain.state_block import StateBlock
-from memman.results import EntryState
+from memman.results import EntryState, Recalled
 
 _MOST_STRETCHES = 6  # of entries in a line
 _MOST_SHARES = 5  # of tools, and of sources
@@ -68,8 +68,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     None. `cache` is None if no request is known, or without a provider's cache. `thoughts_left_out` are the
     ids of the entries whose thoughts the next context leaves out: they were made before the last
     compression, undo, retraction, deletion or reply to a trimmed request, and the model refuses a thought
-    if something before it has changed. `str()` returns a text for people, `msgspec.to_builtins` plain data
-    for JSON.
+    if something before it has changed. `recalled` are the texts that the next
+    context quotes. `str()` returns a text for people, `msgspec.to_builtins` plain data for JSON.
     """
 
     session_id: str
@@ -85,6 +85,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     state: StateBlock | None = None
     cache: CacheState | None = None
     thoughts_left_out: tuple[str, ...] = ()
+    recalled: tuple[Recalled, ...] = ()
 
     def __str__(self) -> str:
         compressions = [each for each in self.compressions if "retract" not in each.replaced]
@@ -101,6 +102,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             *_by_state(self.entries),
             *([f"outline: {self.state}"] if self.state else []),
             *([_LEFT_OUT.format(len(self.thoughts_left_out))] if self.thoughts_left_out else []),
+            *(f"recalled: {text}" for text in self.recalled),
             *_filled(self.shares),
         ]
         return "\n".join(lines)
@@ -124,6 +126,7 @@ def explained(
     state: StateBlock | None,
     cache: CacheState | None,
     thoughts_left_out: tuple[str, ...],
+    recalled: Sequence[Recalled],
 ) -> Explanation:
     """Return the explanation.
 
@@ -144,6 +147,7 @@ def explained(
         state=state,
         cache=cache,
         thoughts_left_out=thoughts_left_out,
+        recalled=tuple(recalled),
     )
 
 

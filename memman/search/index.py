@@ -260,22 +260,27 @@ def _resolve_scope(db: Connection, request: SearchRequest) -> _Scope | None:
     )
     if not sessions:
         return None
-    return _Scope(db, number if name is not None else None, prefix, entries)
+    return _Scope(db, number if name is not None else None, request, request.until or entries)
 
 
 class _Scope:
     """The rows of one session, of those whose ids begin with a prefix, or of all."""
 
-    def __init__(self, db: Connection, session: int | None, prefix: str, entries: int) -> None:
+    def __init__(
+        self, db: Connection, session: int | None, request: SearchRequest, entries: int
+    ) -> None:
         self._db = db
         self.entries = entries
         self.most_rows = _MOST_ROWS
         self._where: tuple[str, str, tuple[object, ...]] = "", "", ()
         if session is not None:
-            keys = place_of(session, 0), place_of(session + 1, 0) - 1
+            last = place_of(session + 1, 0) - 1
+            if request.until is not None:
+                last = place_of(session, request.until)
+            keys = place_of(session, 0), last
             self._where = "", " AND {0}.rowid BETWEEN ? AND ?", keys
-        elif prefix:
-            self._where = _JOINED, f" AND {_BEGINS}", (prefix, prefix)
+        elif request.prefix:
+            self._where = _JOINED, f" AND {_BEGINS}", (request.prefix, request.prefix)
             self.most_rows = _MOST_JOINED
 
     def count(self, term: str) -> int:

@@ -29,7 +29,7 @@ def scan(request: SearchRequest, records: Iterable[tuple[str, int, Record]]) -> 
     entries = 0
     found: list[Candidate] = []
     for name, seq, record in records:
-        if isinstance(record, Added):
+        if isinstance(record, Added) and request.covers(name, seq):
             entries += 1
             text = searchable(record.entry).lower()
             weights = tuple(_weight(text, *form) for form in forms)
@@ -78,7 +78,7 @@ def with_namesakes(terms: Sequence[str], found: Sequence[Candidate]) -> list[Can
 
 def _settled(request: SearchRequest, entries: int, found: Sequence[Candidate]) -> Candidates:
     """Return the best candidates, with weights that depend on those of the other ones."""
-    terms = request.terms
+    terms, entries = request.terms, request.until or entries
     columns = list(zip(*(each.weights for each in found), strict=True)) or [()] * len(terms)
     words = [min(column.count(AS_WORD), MOST_COUNTED) for column in columns]
     chosen = chosen_terms(terms, dict(zip(terms, words, strict=True)).__getitem__)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from math import ceil
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -25,12 +25,13 @@ from memman.formats import Rendering
 from memman.formats.cache_marks import cache_key, marks_of
 from memman.protocols import Prices, RequestPrefix
 from memman.records import Replacement, UsageReported
-from memman.results import Context
+from memman.results import Context, Recalled
 from memman.session.calibration import ProviderCount
 from memman.session.calls import give_calls, recall, with_notes
 from memman.session.compactions import BehindWindow, readable
 from memman.session.log import SessionLog
 from memman.session.outbox import Outbox
+from memman.session.recollection import Recollections, is_compacted, with_texts
 from memman.session.requests import (
     ContextRequest,
     UncertainCount,
@@ -52,6 +53,8 @@ from memman.session.trim import Trimmed, trim
 from memman.window import Window
 
 logger = logging.getLogger("memman")
+
+Texts: TypeAlias = Sequence[Recalled]
 
 # The relative error of a count: of an exact tokenizer by framing, tools and images; of an estimate
 # that of nine in ten recorded requests (docs/explanation/counts.md).
@@ -130,7 +133,7 @@ class ContextBuilder:
     __slots__ = (
         "_before", "_behind", "_counter", "_fell_back", "_framing", "_generation", "_last_overhead",
         "_left_out", "_log", "_nonce", "_outbox", "_priced", "_prices", "_renderings", "_resolved", "_sent",
-        "_sent_at", "_shared",
+        "_sent_at", "_shared", "recollections",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, log: SessionLog, outbox: Outbox) -> None:
@@ -140,6 +143,7 @@ class ContextBuilder:
         self._fell_back = ""  # the kind of failure of the last remote count, if it failed
         self._resolved = log.resolved
         self._generation, self._counter = log.generation, log.resolved.counter
+        self.recollections = Recollections(shared.store, log)
         self._begin("")
 
     def _begin(self, nonce: str) -> None:
@@ -370,15 +374,19 @@ class ContextBuilder:
             request = msgspec.structs.replace(request, pending=tuple(pending))
             await recall(self._behind.calls, log)
             unreadable = await self._behind.unread(log, request.format)
-            context = self._confirmed(request, self.build_unlocked(request))
+            recalled = await self.recollections.for_request(request)
+            context = self._confirmed(request, self.build_unlocked(request, recalled))
+            fresh = self.recollections.untold(context.recalled)
             left_out, self._left_out = self._left_out, None
         for event in unreadable:
             await self._outbox.emit(event)
         if left_out is not None:
             await self._outbox.emit(_trimmed(log.id, *left_out))
+        for text in fresh:
+            await self._outbox.emit(_recalled(log.id, text))
         return context
 
-    def build_unlocked(self, request: ContextRequest) -> Context:
+    def build_unlocked(self, request: ContextRequest, recalled: Texts = ()) -> Context:
         """Return the context of the window as it is; the last one if nothing changed."""
         self._follow()
         self._sent_at = self._shared.clock()
@@ -389,7 +397,7 @@ class ContextBuilder:
             and before.request == request
         ):
             return before.context
-        built = self._built(request)
+        built = self._built(request, recalled)
         if before is not None and before.model != built.model:
             self._priced[model_key(before.model)] = before.priced
         self._before = self._sent = built
@@ -399,7 +407,8 @@ class ContextBuilder:
         """Return the context with the provider's accuracy, if that counted this very request."""
         log = self._log
         known = log.calibration.confirmed
-        other = context.trimmed or context.thoughts_left_out  # another request than was counted
+        # Another request than was counted.
+        other = context.trimmed or context.thoughts_left_out or context.recalled
         if known is None or other or not known.is_at(log.window.head, log.window.epoch):
             return context
         if not request.is_stored or request.model not in (None, known.model):
@@ -442,8 +451,13 @@ class ContextBuilder:
             )
             self._before = self._before and msgspec.structs.replace(self._before, head=-1)
 
-    def _built(self, request: ContextRequest) -> _Built:
-        """Build a context: price system prompt and tools, and trim a copy of the window if it must be."""
+    def _built(
+        self, request: ContextRequest, recalled: Texts, *, off_record: bool = False
+    ) -> _Built:
+        """Build a context: price system prompt and tools, and trim a copy of the window if it must be.
+
+        Recalled texts are left out before anything is trimmed.
+        """
         own, resolved = self._log.window, self._log.resolved
         window, counter, budget = own, resolved.counter, resolved.budget
         model, most = resolved.config.model, budget.max_tokens
@@ -458,11 +472,9 @@ class ContextBuilder:
         rendering = self._rendered(request.format, counter, window, request.complete)
         own_framing = rendering.added + rendering.edges
         is_own = window is own
-        if request.pending:
-            window = window.followed_by(pending_items(request.pending, window, counter))
-            give_calls(window, self._behind.calls)
-            rendering = rendering.copy()
-            rendering.update(window)
+        window, rendering = _extended(
+            window, rendering, request, recalled, counter, self._behind.calls
+        )
         prompt, defined = price_given(request.system, request.tools, counter, rendering.format)
         least = max(0, resolved.config.overhead_tokens - prompt - defined)
         trimmed: tuple[Replacement, ...] = ()
@@ -477,6 +489,8 @@ class ContextBuilder:
             if total <= limit:
                 break
         unsent = whole[0].tokens - window.tokens
+        if total > limit and recalled:
+            return self._built(request, (), off_record=True)
         if total > limit:
             fixed = prompt + defined + reserved
             window, rendering, trimmed = self._trim(window, rendering, limit, fixed, counter)
@@ -499,14 +513,14 @@ class ContextBuilder:
             key = cache_key(rendering.format, self._nonce)
         context = Context(
             request.format, limit, counter.total(total), trimmed, unchanged,
-            bool(trimmed) or _is_compacted(self._log), key, ttl,
-            rendering.system(request.shown_system), request.tools, messages, dict(window.shares),
-            (prompt, defined, reserved, framing), layout, marks, bare, needs,
+            bool(trimmed) or is_compacted(self._log), key, ttl,
+            rendering.system(request.shown_system), request.tools, messages, _shares(window),
+            (prompt, defined, reserved, framing), layout, marks, bare, needs, tuple(recalled),
         )  # fmt: skip
         if trimmed:
             self._left_out = context, left_out
         # A model that does not bind was sent thoughts from before the last change of shape.
-        off_record = since != self._log.totals.shaped_at or bool(trimmed or needs)
+        off_record |= since != self._log.totals.shaped_at or bool(trimmed or needs)
         return _Built(
             own.head, own.epoch, off_record, request, context, messages, model, reserved,
             _hidden(self._log, left_out + unsent),
@@ -615,6 +629,43 @@ def _floors(log: SessionLog, binds: bool) -> tuple[int, ...]:
     return (log.totals.shaped_at, sys.maxsize) if binds else (0,)
 
 
+def _extended(
+    window: Window,
+    rendering: Rendering,
+    request: ContextRequest,
+    recalled: Texts,
+    counter: TokenCounter,
+    calls: Mapping[str, Entry | None],
+) -> tuple[Window, Rendering]:
+    """Return a window with pending entries and recalled texts, and its rendering."""
+    if not request.pending and not recalled:
+        return window, rendering
+    items = [*window.items, *pending_items(request.pending, window, counter)]
+    window = window.extended_to(with_texts(items, recalled, counter.text_cached))
+    give_calls(window, calls)
+    rendering = rendering.copy()
+    rendering.update(window)
+    return window, rendering
+
+
+def _recalled(session_id: str, text: Recalled) -> events.TextRecalled:
+    """Return the event of a recalled text."""
+    return events.TextRecalled(
+        session_id=session_id,
+        message_id=text.message_id,
+        addresses=text.addresses,
+        words=text.words,
+        tokens=text.tokens,
+    )
+
+
+def _shares(window: Window) -> dict[str, int]:
+    """Return the tokens of a window by entry type, and those of recalled texts."""
+    texts = sum(item.tokens for item in window.items if item.is_recalled)
+    messages = window.shares.get("message", 0)
+    return {**window.shares, "message": messages - texts, "recalled": texts}
+
+
 def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTrimmed:
     """Return the event of a context that leaves entries out."""
     return events.ContextTrimmed(
@@ -629,10 +680,3 @@ def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTr
 def _hidden(log: SessionLog, left_out: int) -> int:
     """Return the tokens of the era that are not in the window, and those left out of a context."""
     return max(0, log.totals.tokens - log.window.tokens + left_out)
-
-
-def _is_compacted(log: SessionLog) -> bool:
-    """Return whether a compression has replaced or dropped entries of the era."""
-    items = log.window.items
-    replaced = any(item.compression is not None for item in items)
-    return replaced or len(items) < log.totals.entries

@@ -178,7 +178,7 @@ class CompressionPolicy:
             overhead_tokens=overhead,
             max_tokens=budget.max_tokens,
             target_tokens=budget.target_tokens,
-            starts_at_tokens=resolved.trigger.max_tokens,
+            starts_at_tokens=resolved.trigger.trigger_tokens,
             entries=entries,
             max_entries=budget.max_entries,
             starts_at_entries=resolved.trigger.max_entries,
@@ -213,10 +213,10 @@ class CompressionPolicy:
         resolved, window = self._log.resolved, self._log.window
         target_tokens, budget = request.target_tokens, resolved.budget
         if target_tokens is not None:
-            if target_tokens > budget.max_tokens:
+            if target_tokens > budget.trigger_tokens:
                 raise InvalidInput(
-                    f"target_tokens={target_tokens} is above the trigger, max_tokens="
-                    f"{budget.max_tokens}: there would be nothing to do"
+                    f"target_tokens={target_tokens} is above the trigger of {budget.trigger_tokens} "
+                    "tokens: there would be nothing to do"
                 )
             budget = self._shared.budget(resolved.config, target_tokens)
             summary_tokens = max(budget.summary_tokens, SMALLEST_SUMMARY)  # also for a small target
@@ -224,11 +224,13 @@ class CompressionPolicy:
         _, framing = self._contexts.fixed_and_framing()
         fixed, target = self._contexts.overhead() - framing, budget.target_tokens
         # Entries that go take their framing with them.
-        limit = max(0, budget.max_tokens - fixed) * window.tokens // max(1, window.tokens + framing)
+        limit = (
+            max(0, budget.trigger_tokens - fixed) * window.tokens // max(1, window.tokens + framing)
+        )
         if target_tokens is None:
             # A large overhead leaves the target its share of the rest, so that there is room to add.
-            share = min(target // 2, target * limit // budget.max_tokens)
-            tokens = max(limit - (budget.max_tokens - target), share)
+            share = min(target // 2, target * limit // budget.trigger_tokens)
+            tokens = max(limit - (budget.trigger_tokens - target), share)
         else:
             tokens = max(target - fixed, target // 2)
         tokens = min(limit, tokens)

@@ -29,8 +29,9 @@ class Unasked(msgspec.Struct, frozen=True):
 def why_due(tokens: int, entries: int, budget: Budget, trigger: Budget) -> str:
     """Return which limit triggered an automatic compression, with the figures."""
     if budget.over(tokens, entries):
-        if tokens > budget.max_tokens:
-            return f"{tokens} tokens are over max_tokens ({budget.max_tokens})"
+        if tokens > budget.trigger_tokens:
+            less = f" less {budget.recall_tokens} for recall" if budget.recall_tokens else ""
+            return f"{tokens} tokens are over max_tokens ({budget.max_tokens}{less})"
         return f"{entries} entries are over max_entries ({budget.max_entries})"
     early = f"{tokens} tokens are over {trigger.max_tokens}, near max_tokens ({budget.max_tokens})"
     if tokens <= trigger.max_tokens:

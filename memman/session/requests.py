@@ -44,6 +44,7 @@ class ContextRequest(msgspec.Struct, frozen=True, gc=False):
     pending: tuple[Entry, ...] = ()
     complete: bool = True
     cache: bool = False
+    recall: bool = True
 
     @property
     def shown_system(self) -> str | None:

@@ -459,6 +459,9 @@ class Session:
             trigger, summarizer = policy.trigger(), policy.summarizer_state()
             shares, block = shares_of(log.window), state_block_of(log.window)
             thoughts = self._contexts.left_out()
+            recalled = await self._contexts.recollections.for_request(
+                ContextRequest(self._shared.format)
+            )
             running = compressor.is_running
         waits = ""
         if trigger.auto_compress:
@@ -486,6 +489,7 @@ class Session:
             block,
             policy.cache(plan),
             thoughts,
+            recalled,
         )
 
 

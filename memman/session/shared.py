@@ -252,7 +252,7 @@ class Shared:
         if config.max_tokens is not None:
             lowered("max_tokens", config.max_tokens, budget.usable, config.model)
         trigger = budget.prepared() if config.background else budget
-        headroom = budget.max_tokens - budget.target_tokens
+        headroom = budget.trigger_tokens - budget.target_tokens
         stages = stages_of(config.strategy)
         counter, remote = self.counter(config), self.remote(config)
         observed = SettingsInEffect(

@@ -370,7 +370,7 @@ def candidates_of(
         if number not in records:
             continue
         name, seq, record = records[number]
-        if isinstance(record, Added) and request.covers(name):
+        if isinstance(record, Added) and request.covers(name, seq):
             text = searchable(record.entry).lower()
             checked = tuple(
                 weight if weight in (0.0, AS_WORD) or is_in(text, term, weight) else 0.0

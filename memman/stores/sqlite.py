@@ -271,7 +271,7 @@ class SQLiteStore(SQLiteFile):
     ) -> Iterator[tuple[str, int, Record]]:
         while page := self.feed(cursor):
             for each in page:
-                if request.covers(each.session_id):
+                if request.covers(each.session_id, each.seq):
                     yield each.session_id, each.seq, each.record
             cursor = page[-1].cursor
 

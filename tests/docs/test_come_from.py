@@ -47,13 +47,14 @@ OTHERS = {
     "tinygent BufferWindowChatMemory(k=5)": _WINDOW,
     "tinygent BufferSummaryChatMemory(max_token_limit=2000)": _SUMMARY_BUFFER,
     "NeuroLink conversation memory": _row(
-        'strategy="summary_buffer", max_tokens=None, target_ratio=0.3',
+        'strategy="summary_buffer", max_tokens=None, target_ratio=0.3, recall_ratio=0',
         "50,000 tokens",
         "15,000 tokens",
     ),
     "NeuroLink ContextCompactor": _row(
         'strategy=(ClearToolResults(protect_tokens=40_000, keep_tools=("skill",), minimum_gain=500),'
-        ' fold_repeats, "summarise", drop_oldest, clip_rest), target_ratio=0.3, max_entries=None',
+        ' fold_repeats, "summarise", drop_oldest, clip_rest), target_ratio=0.3, max_entries=None,'
+        " recall_ratio=0",
         "50,000 tokens",
         "15,000 tokens",
     ),

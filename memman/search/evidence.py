@@ -1,0 +1,99 @@
+"""Whether what a search finds is worth quoting to somebody who did not search.
+
+A search returns what it has. A text that nobody asked for must answer the message that it stands behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from operator import mul
+from typing import Final
+
+import msgspec
+
+from memman.protocols import Candidate, Candidates
+from memman.search.ranking import Ranked, ranked, rarity
+from memman.search.scan import AS_PART, AS_WORD
+from memman.search.terms import SPACELESS, function_words, terms_of
+
+_QUESTION: Final = re.compile(r"[?\uff1f\u061f]\W*\Z")
+_VALUE: Final = re.compile(r"[\d/\\._:@#=]")
+_LEAST_VALUE: Final = 4  # characters of a value that is enough alone
+_LEAST_WORD: Final = 3  # characters
+_LEAST_WORDS: Final = 2
+_TELLING: Final = 0.4  # the rarity of a word that two thirds of the entries have
+_WEIGHED: Final = 12  # the rarest terms of a message, whose weight counts
+# The part of that weight that one entry must have, or the message gets no text; and any that is quoted.
+_IF_ASKED, _IF_SAID, _LEAST_SHARE = 0.5, 0.7, 0.15
+_LEAST_SCORE: Final = 0.4  # of the best one's
+_BEST: Final = 20
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """How well entries answer a message: by terms of it that are rare in the conversation."""
+
+    terms: tuple[str, ...]
+    rarities: tuple[float, ...]  # 0 for a term that no entry has
+    weight: float
+
+    @classmethod
+    def of(cls, terms: Sequence[str], found: Candidates) -> Evidence:
+        """Return the evidence of a store's answer."""
+        most = rarity(found.entries, 0)
+        every = [rarity(found.entries, count) if count else most for count in found.counts]
+        known = [rare if count else 0.0 for rare, count in zip(every, found.counts, strict=True)]
+        weight = sum(sorted(every, reverse=True)[:_WEIGHED])
+        return cls(tuple(terms), tuple(known), weight)
+
+    def words(self, candidate: Candidate, share: float = _LEAST_SHARE) -> tuple[str, ...]:
+        """Return the telling terms that an entry has, if they are enough, else none.
+
+        One whole value is enough. Otherwise it takes two words, and this share of the message's weight.
+        """
+        telling = [
+            (term, weight)
+            for term, weight, rare in zip(self.terms, candidate.weights, self.rarities, strict=True)
+            if weight >= AS_PART and rare >= _TELLING and _is_telling(term)
+        ]
+        words = tuple(term for term, _ in telling)
+        if any(weight == AS_WORD and _is_value(term) for term, weight in telling):
+            return words
+        is_enough = sum(map(mul, candidate.weights, self.rarities)) >= share * self.weight
+        return words if is_enough and _number_of(words) >= _LEAST_WORDS else ()
+
+
+def answers(message: str, found: Candidates) -> list[tuple[Ranked, tuple[str, ...]]]:
+    """Return the entries that answer a message, best first, with the words of it that tell so.
+
+    Most messages of a conversation need no answer from its past, and a question needs one sooner. So there
+    is none unless a good part of the message is in one entry.
+    """
+    terms = terms_of(message)
+    evidence, listed = Evidence.of(terms, found), ranked(found, terms)
+    share = _IF_ASKED if _QUESTION.search(message) else _IF_SAID
+    if not any(evidence.words(one.candidate, share) for one in listed[:_BEST]):
+        return []
+    least = _LEAST_SCORE * listed[0].score
+    good = ((one, evidence.words(one.candidate)) for one in listed if one.score >= least)
+    return [(one, words) for one, words in good if words]
+
+
+def _is_telling(term: str) -> bool:
+    return bool(len(term) >= _LEAST_WORD or SPACELESS.match(term)) and term not in function_words()
+
+
+def _is_value(term: str) -> bool:
+    return len(term) >= _LEAST_VALUE and _VALUE.search(term) is not None
+
+
+def _number_of(terms: Sequence[str]) -> int:
+    """Return the number of words. Of pairs of characters that overlap, every second one is a word."""
+    number, last = 0, ""
+    for term in terms:
+        is_pair = bool(SPACELESS.match(term))
+        if is_pair and last and last[-1] == term[0]:
+            last = ""
+        else:
+            number, last = number + 1, term if is_pair else ""
+    return number
