@@ -71,6 +71,11 @@ MEMDAILY = {
     "04": ("aggregative", 0.75, 0.72), "05": ("post-processing", 0.74, 0.72), "06": ("noisy", 0.80, 0.78),
 }  # fmt: skip
 _FIRST = 5  # hits
+# Shares of a context for recalled texts, each with its aim and the least part of the questions that passes.
+CONTEXT_AIMS = {0.0: (0.06, 0.04), 0.1: (0.55, 0.26)}
+_CONTEXT = 4_096  # tokens
+_CONTEXT_EVERY = 8  # question of those that are asked
+_BEGINNING = 60  # characters of a turn that tell that it is in a context
 _HELD_PATHS, _HELD_VALUES = 0.83, 0.68
 _VALUES_BUDGET = 4_000
 _HITS = 3
@@ -135,25 +140,25 @@ def evidence_of(dialogue: dict[str, Any]) -> list[tuple[str, frozenset[str]]]:
     return [(question, evidence) for question, evidence in found if evidence]
 
 
+def _spoken(dialogue: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the turns of a dialogue, of which the first speaker's are the user's."""
+    return [
+        {
+            "role": "user" if turn["speaker"] == dialogue["speakers"][0] else "assistant",
+            "content": f"{turn['speaker']}: {turn['text'] or '.'}",
+        }
+        for turn in dialogue["turns"]
+    ]
+
+
 def measure_dialogues(found: Measurement, path: Path, every: int) -> None:
     """Search for the evidence of every nth question."""
     asked, hit = Counter[int](), Counter[tuple[int, int]]()
     with MemoryManager(counter=chars4, config=_ALL) as memory:
         for number, dialogue in enumerate(dialogues(path)):
             half = number % 2
-            name, first = f"dialogue-{number}", dialogue["speakers"][0]
-            memory.add_messages(
-                name,
-                [
-                    {
-                        "role": "user" if turn["speaker"] == first else "assistant",
-                        "content": f"{turn['speaker']}: {turn['text'] or '.'}",
-                    }
-                    for turn in dialogue["turns"]
-                ],
-                format="openai-chat",
-                ids=[turn["id"] for turn in dialogue["turns"]],
-            )
+            name, ids = f"dialogue-{number}", [turn["id"] for turn in dialogue["turns"]]
+            memory.add_messages(name, _spoken(dialogue), format="openai-chat", ids=ids)
             for question, evidence in evidence_of(dialogue)[::every]:
                 asked[half] += 1
                 for budget in AIMS:
@@ -170,6 +175,41 @@ def measure_dialogues(found: Measurement, path: Path, every: int) -> None:
         lost = 1 - hit[1, budget] / max(1, asked[1])
         name = f"LoCoMo, held out: evidence not found in {budget:,} tokens"
         found.goals.append(Goal(name, lost, 1 - aim, held=1 - _HELD[budget] + slack))
+
+
+def measure_contexts(found: Measurement, path: Path, every: int) -> None:
+    """Ask every nth question as the newest message, and look for all its evidence in the context."""
+    rows = []
+    for share in CONTEXT_AIMS:
+        asked = there = tokens = 0
+        config = MemoryConfig(max_tokens=_CONTEXT, max_entries=None, recall_ratio=share)
+        with MemoryManager(counter=chars4, config=config) as memory:
+            for dialogue in dialogues(path):
+                texts = {
+                    turn["id"]: f"{turn['speaker']}: {turn['text'] or '.'}"
+                    for turn in dialogue["turns"]
+                }
+                for name, message in zip(texts, _spoken(dialogue), strict=True):
+                    memory.add_messages("whole", [message], format="openai-chat", ids=[name])
+                for question, evidence in evidence_of(dialogue)[::every]:
+                    memory.fork_session("whole", "asked")
+                    memory.add_user_message("asked", question)
+                    context = memory.build_context("asked")
+                    asked, tokens = asked + 1, tokens + context.tokens.tokens
+                    shown = " ".join(context.text.split())
+                    there += all(
+                        " ".join(texts[name].split())[:_BEGINNING] in shown for name in evidence
+                    )
+                    memory.delete_session("asked")
+                memory.delete_session("whole")
+        rows.append((share, asked, there / max(1, asked), tokens // max(1, asked)))
+        aim, held = CONTEXT_AIMS[share]
+        slack = 0.1 if every > _CONTEXT_EVERY else 0.0
+        name = f"LoCoMo: evidence not in a context of {_CONTEXT:,} tokens, recall_ratio={share}"
+        found.goals.append(Goal(name, 1 - there / max(1, asked), 1 - aim, held=1 - held + slack))
+    found.tables.append(
+        table(("recall_ratio", "questions", "all evidence in the context", "mean tokens"), rows)
+    )
 
 
 # ---------------------------------------------------------------- MemDaily
