@@ -26,6 +26,8 @@ _TELLING: Final = 0.4  # the rarity of a word that two thirds of the entries hav
 _WEIGHED: Final = 12  # the rarest terms of a message, whose weight counts
 # The part of that weight that one entry must have, or the message gets no text; and any that is quoted.
 _IF_ASKED, _IF_SAID, _LEAST_SHARE = 0.5, 0.7, 0.15
+# Of these parts in a script that is searched by pairs: its function words are among the terms.
+_IN_PAIRS: Final = 0.7
 _LEAST_SCORE: Final = 0.4  # of the best one's
 _BEST: Final = 20
 
@@ -41,7 +43,10 @@ class Evidence(msgspec.Struct, frozen=True):
     def of(cls, terms: Sequence[str], found: Candidates) -> Evidence:
         """Return the evidence of a store's answer."""
         most = rarity(found.entries, 0)
-        every = [rarity(found.entries, count) if count else most for count in found.counts]
+        every = [
+            (rarity(found.entries, count) if count else most) if _is_telling(term) else 0.0
+            for term, count in zip(terms, found.counts, strict=True)
+        ]
         known = [rare if count else 0.0 for rare, count in zip(every, found.counts, strict=True)]
         weight = sum(sorted(every, reverse=True)[:_WEIGHED])
         return cls(tuple(terms), tuple(known), weight)
@@ -54,13 +59,13 @@ class Evidence(msgspec.Struct, frozen=True):
         telling = [
             (term, weight)
             for term, weight, rare in zip(self.terms, candidate.weights, self.rarities, strict=True)
-            if weight >= AS_PART and rare >= _TELLING and _is_telling(term)
+            if weight >= AS_PART and rare >= _TELLING
         ]
         words = tuple(term for term, _ in telling)
         if any(weight == AS_WORD and _is_value(term) for term, weight in telling):
             return words
-        is_enough = sum(map(mul, candidate.weights, self.rarities)) >= share * self.weight
-        return words if is_enough and _number_of(words) >= _LEAST_WORDS else ()
+        have = sum(map(mul, candidate.weights, self.rarities))
+        return words if have >= share * self.weight and _number_of(words) >= _LEAST_WORDS else ()
 
 
 def answers(message: str, found: Candidates) -> list[tuple[Ranked, tuple[str, ...]]]:
@@ -72,6 +77,8 @@ def answers(message: str, found: Candidates) -> list[tuple[Ranked, tuple[str, ..
     terms = terms_of(message)
     evidence, listed = Evidence.of(terms, found), ranked(found, terms)
     share = _IF_ASKED if _QUESTION.search(message) else _IF_SAID
+    if 2 * sum(SPACELESS.match(term) is not None for term in terms) > len(terms):
+        share *= _IN_PAIRS
     if not any(evidence.words(one.candidate, share) for one in listed[:_BEST]):
         return []
     least = _LEAST_SCORE * listed[0].score
