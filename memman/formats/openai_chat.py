@@ -32,6 +32,7 @@ from memman.errors import FormatError
 from memman.formats.calls import Tool, call_entry, encoded, message_entries, result_entry
 from memman.formats.parts import (
     Kept,
+    ReadContent,
     WirePart,
     arguments_of,
     file_keys,
@@ -421,9 +422,7 @@ def _parse_result(dialect: Dialect, message: JSONObject, calls: _Calls) -> NewEn
     return keeping(new_entry, dialect.name, kept)
 
 
-def _parse_content(
-    dialect: Dialect, content: JSON, spoken: bool = False
-) -> tuple[Content, dict[str, JSONObject]]:
+def _parse_content(dialect: Dialect, content: JSON, spoken: bool = False) -> ReadContent:
     """Return a content, and the other keys of its parts.
 
     Parts of an assistant message without a type of ours (`spoken`) are restored unchanged.

@@ -52,6 +52,11 @@ _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 T = TypeVar("T")
 Wire = JSONObject
 WirePart = Callable[[Part], Wire | None]
+KnownPart = Callable[[Wire], Part | None]
+ReadParts = tuple[tuple[Part, ...], dict[str, Wire]]
+"""Parts, and by their indexes the keys that rendering does not produce."""
+ReadContent = tuple[Content, dict[str, Wire]]
+"""A content, and such keys of its parts."""
 _NONE: JSONObject = {}
 
 
@@ -68,8 +73,7 @@ def wire_parts(
     for index, part in enumerate(content):
         found = wire(part)
         if found is not None:
-            more = kept.parts.get(str(index), {})
-            found = {**found, **{key: value for key, value in more.items() if key not in found}}
+            found = with_kept(found, kept.parts.get(str(index), _NONE))
         elif isinstance(part, OpaquePart) and part.text:
             found = wire(TextPart(part.text))
         elif not missed and is_unsaid(part):
@@ -144,26 +148,20 @@ def is_typed(block: JSON) -> bool:
     return isinstance(block, dict) and isinstance(block.get("type"), str) and block["type"] != ""
 
 
-def read_parts(
-    blocks: list[JSON], form: str, known: Callable[[Wire], Part | None], wire: WirePart
-) -> tuple[tuple[Part, ...], dict[str, Wire]]:
+def read_parts(blocks: list[JSON], form: str, known: KnownPart, wire: WirePart) -> ReadParts:
     """Return the parts of a list of blocks, and their other keys by index."""
     return _numbered([read_part(block, form, known, wire) for block in blocks])
 
 
-def _numbered(found: list[tuple[Part, Wire]]) -> tuple[tuple[Part, ...], dict[str, Wire]]:
+def _numbered(found: list[tuple[Part, Wire]]) -> ReadParts:
     """Return parts, and their other keys by index."""
     more = {str(index): extra for index, (_, extra) in enumerate(found) if extra}
     return tuple(part for part, _ in found), more
 
 
 def read_content(
-    content: JSON,
-    form: str,
-    known: Callable[[Wire], Part | None],
-    wire: WirePart,
-    what: str = "'content'",
-) -> tuple[Content, dict[str, Wire]]:
+    content: JSON, form: str, known: KnownPart, wire: WirePart, what: str = "'content'"
+) -> ReadContent:
     """Return a text or a list of blocks as a content, and the other keys of its parts; null is no text.
 
     Raises `FormatError` that names `what` for anything else.
@@ -175,9 +173,7 @@ def read_content(
     return read_parts(content, form, known, wire)
 
 
-def read_part(
-    block: JSON, form: str, known: Callable[[Wire], Part | None], wire: WirePart
-) -> tuple[Part, Wire]:
+def read_part(block: JSON, form: str, known: KnownPart, wire: WirePart) -> tuple[Part, Wire]:
     """Return a block as a part and its other keys; opaque if `known` and `wire` would not restore it."""
     if not is_typed(block):
         raise FormatError(f"a part of a content must be a dict with a type, not {shape_of(block)}")
@@ -194,9 +190,7 @@ def read_part(
     return _restorable(block, form, known(block), wire)
 
 
-def read_keyed(
-    blocks: list[Wire], form: str, known: Callable[[Wire], Part | None], wire: WirePart
-) -> tuple[Content, dict[str, Wire]]:
+def read_keyed(blocks: list[Wire], form: str, known: KnownPart, wire: WirePart) -> ReadContent:
     """Read blocks without a type as `read_parts` does; each is named by its key.
 
     A single plain text is a string. A blank text with a signature is opaque.

@@ -85,12 +85,12 @@ class TextFormat(SeparateMessages):
         lines: list[str] = []
         extras: list[str] = []
         for entry in turn.entries:
-            _write(entry, _label(entry), lines, extras)
+            _write(entry, transcript_line(entry, ""), lines, extras)
         for call in turn.calls:
             _write(call.entry, "Tool call ()", lines, extras)
         for call in turn.answers:
             if call.result is not None:
-                _write(call.result, _label(call.result), lines, extras)
+                _write(call.result, transcript_line(call.result, ""), lines, extras)
             else:
                 lines.append(_escaped(f"Tool {call.entry.name}: {NO_RESULT}"))
                 extras.append(lines[-1])
@@ -126,10 +126,6 @@ def _write(entry: Entry, label: str, lines: list[str], extras: list[str]) -> Non
     written = _escaped(line)
     lines.append(written)
     extras += [label, *["\\"] * (len(written) - len(line))]
-
-
-def _label(entry: Entry) -> str:
-    return transcript_line(entry, "")
 
 
 def _render_section(entry: Entry, head: str, price: str) -> Rendered:

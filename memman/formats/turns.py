@@ -103,11 +103,7 @@ def _turn_of_one(item: WindowItem) -> Turn:
     if entry.type == "message":
         return Turn("assistant" if _is_assistant(entry) else _kind(entry), (entry,))
     if entry.type == "tool_call":
-        call_id = entry.call_id
-        unique = call_id if call_id and not item.nth else _unique_id(item)
-        result = item.result
-        answer = result.entry if result is not None else None
-        alone = (Call(entry, call_id or unique, unique, answer),)
+        alone = (_call(item, set(), False),)
         return Turn("assistant", (), alone, alone)
     return _other(item)
 
