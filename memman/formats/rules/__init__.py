@@ -22,7 +22,6 @@ from memman.formats.rules.checks import (
     served_pairs,
     tool_name,
 )
-from memman.formats.rules.keys import foreign_keys
 from memman.formats.rules.rulebook import Checker, Here, Rule, There, matches, rules_of
 from memman.formats.rules.values import (
     chat_ids,
@@ -36,6 +35,7 @@ from memman.formats.rules.values import (
     strings,
     typed,
 )
+from memman.formats.wire.keys import class_of, roots_of
 
 __all__ = ["RULES", "Rule", "Violation", "check"]
 
@@ -137,7 +137,7 @@ def check(messages: Sequence[JSON], target: str, *, system: JSON = None) -> list
         broken = list(_message(message, checker))
         # The keys of anything but a message say nothing.
         if all(rule != "shape.message" for rule, _ in broken):
-            broken += foreign_keys(target, message)
+            broken += _foreign_keys(target, message)
         found += [(index, rule, text) for rule, text in broken]
     found += checker.of_request(messages)
     in_order = sorted(found, key=lambda finding: finding[0])
@@ -155,6 +155,24 @@ def _message(message: JSON, checker: Checker) -> Here:
 def _surrogates(part: JSON) -> Here:
     if any(not text.isascii() and re.search(r"[\ud800-\udfff]", text) for text in strings(part)):
         yield "text.surrogate", "a string holds a lone surrogate; put U+FFFD in its place"
+
+
+def _foreign_keys(target: str, message: JSON) -> Here:
+    """Yield a broken rule for each key that the provider does not take, at any depth."""
+    todo, seen = [(roots_of(target), message)], set[int]()  # a caller's message may contain itself
+    while todo:
+        names, value = todo.pop()
+        if isinstance(value, list) and id(value) not in seen:
+            todo += [(names, item) for item in value]
+        known = class_of(target, names, value) if id(value) not in seen else None
+        seen.add(id(value))
+        if known is None:
+            continue
+        for key, item in value.items():
+            todo.append((known.keys.get(key, ()), item))
+            if not known.has(str(key)):
+                what = show(get(value, "type") or get(value, "role"))
+                yield "shape.unknown-key", f"{what} has the key {show(key)}; drop it"
 
 
 # OpenAI chat completions

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memman.entries import JSON, JSONObject
-from memman.formats.rules.checks import answers_in_place, no_system
+from memman.formats.rules.checks import answers_in_place, no_system, reused_ids
 from memman.formats.rules.rulebook import Checker, Here, There, rules_of
-from memman.formats.rules.values import dicts, filled, get, ids_in, repeated, show
+from memman.formats.rules.values import dicts, filled, get, ids_in, show
 
 RULES = rules_of(
     """
@@ -91,7 +91,7 @@ def _request(messages: Sequence[JSON]) -> There:
         if kind == "system" and spoken:
             yield index, "order.system", "a system message follows others; send it as a human's"
         spoken = spoken or kind not in ("", "system")
-    yield from _ids(messages)
+    yield from reused_ids(messages, _called, "the id {} was used before; map it")
     yield from answers_in_place(messages, _called, _answered)
 
 
@@ -100,16 +100,6 @@ def _called(message: JSON) -> list[str]:
         return []
     data = _data(message)
     return ids_in(dicts(data.get("tool_calls")) + dicts(data.get("invalid_tool_calls")))
-
-
-def _ids(messages: Sequence[JSON]) -> There:
-    seen: set[str] = set()
-    for index, message in enumerate(messages):
-        called = _called(message)
-        again = [call_id for call_id in dict.fromkeys(called) if call_id in seen]
-        for call_id in dict.fromkeys([*again, *repeated(called)]):
-            yield index, "id.duplicate", f"the id {show(call_id)} was used before; map it"
-        seen.update(called)
 
 
 def _answered(message: JSON) -> tuple[bool, JSON]:

@@ -58,6 +58,12 @@ _AFTER = {
     "assistant": ("user", "assistant", "tool"),
     "tool": ("assistant", "tool"),
 }
+# For a message of this role in a wrong place.
+_REMEDIES = {
+    "user": "put an assistant's message between",
+    "tool": "put it behind the message of its call",
+    "system": "put it at the head, or send it as a user's note",
+}
 _SPOKEN = ("text", "thinking", "reference")
 
 
@@ -107,7 +113,8 @@ def _request(messages: Sequence[JSON]) -> There:
     roles = [_role(message) for message in messages]
     for index, (before, role) in enumerate(pairwise(roles), start=1):
         if before and role and role not in _AFTER[before]:
-            yield index, "order.unexpected", _mended(role, before)
+            text = f"a {role} message follows a {before}'s; {_REMEDIES.get(role, 'reorder them')}"
+            yield index, "order.unexpected", text
     if roles and roles[0] == "tool":
         yield 0, "order.unexpected", "a tool speaks first; drop its result, or send it as text"
     if messages and chat_ids(messages[0]):
@@ -127,15 +134,6 @@ def _role(message: JSON) -> str:
     """Return a message's role, "" if it has none of this API's."""
     role = get(message, "role")
     return role if isinstance(role, str) and role in _AFTER else ""
-
-
-def _mended(role: str, before: str) -> str:
-    repair = {
-        "user": "put an assistant's message between",
-        "tool": "put it behind the message of its call",
-        "system": "put it at the head, or send it as a user's note",
-    }
-    return f"a {role} message follows a {before}'s; {repair.get(role, 'reorder them')}"
 
 
 def _answered(message: JSON) -> tuple[bool, JSON]:
