@@ -29,14 +29,7 @@ from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.extents import check_extent
 from memman.log import History
 from memman.protocols import StoredItem
-from memman.records import (
-    Added,
-    Record,
-    deleted_in,
-    tainted_by,
-    tombstone,
-    trusting,
-)
+from memman.records import Added, Record, deleted_in, tainted_by, tombstone, trusting
 from memman.results import Summary, summary_of
 
 FORMAT = "memman-session"
@@ -121,9 +114,8 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _check_number(number: int, of: str, name: str, limits: ArchiveLimits) -> None:
-    most = getattr(limits, name)
-    if number > most:
-        raise StateError([too_much(f"it has {number:,} {of}", name, most)])
+    if number > getattr(limits, name):
+        raise StateError([too_much(f"it has {number:,} {of}", name, limits)])
 
 
 def document_bytes(state: SessionState, indent: int = 0) -> bytes:
@@ -197,8 +189,7 @@ def checked(state: SessionState, counter: Recount) -> Imported:
     if problems:
         raise StateError(_first(problems))
     clean = [record for _, record in _erased(list(enumerate(records, 1)))]
-    recounted = _recounted(clean, counter)
-    return Imported(_completed(recounted), tuple(checker.window()), checker.floor)
+    return Imported(_completed(clean, counter), tuple(checker.window()), checker.floor)
 
 
 def records_of(state: SessionState) -> tuple[Record, ...]:
@@ -273,22 +264,18 @@ def _erased(log: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
     return [(seq, tombstone(record, tainted)) for seq, record in log]
 
 
-def _recounted(records: Sequence[Record], counter: Recount) -> list[Record]:
-    """Return the records with correct counts; deleted entries keep theirs."""
+def _completed(records: Sequence[Record], counter: Recount) -> tuple[Record, ...]:
+    """Return the records with correct counts and changes of the totals; deleted entries keep theirs."""
     erased = tainted_by(list(records), deleted_in(records))
 
     def recounted(entry: Entry) -> Entry:
         return entry if entry.id in erased else verified(entry, counter)
 
-    return [with_sound_state(with_entry(record, recounted), counter) for record in records]
-
-
-def _completed(records: Sequence[Record]) -> tuple[Record, ...]:
-    """Return the records with their changes of the totals computed here."""
     checker = LogChecker()
     completed: list[Record] = []
     for seq, record in enumerate(records, 1):
-        completed.append(checker.history.completed(record))
+        sound = with_sound_state(with_entry(record, recounted), counter)
+        completed.append(checker.history.completed(sound))
         checker.take(seq, completed[-1])
     return tuple(completed)
 

@@ -7,7 +7,7 @@ import zlib
 from typing import Any, BinaryIO, cast
 
 from memman.archive.info import Packing
-from memman.archive.limits import ArchiveLimits
+from memman.archive.limits import ArchiveLimits, too_much
 from memman.display import safe_repr
 from memman.errors import InvalidInput, StateError
 from memman.plugins import how_to_install
@@ -69,10 +69,10 @@ class Unpacked:
         if self.packing != "none":
             limits, size, taken = self._limits, self._unpacked, self._file.taken
             if size > limits.unpacked_bytes:
-                raise StateError([_too_large("it unpacks to more", "unpacked_bytes", limits)])
+                raise StateError([too_much("it unpacks to more", "unpacked_bytes", limits)])
             if size > max(_HARMLESS, limits.ratio * taken):
                 what = f"{taken:,} bytes unpack to {size:,} and more"
-                raise StateError([_too_large(what, "ratio", limits)])
+                raise StateError([too_much(what, "ratio", limits)])
         return chunk
 
     def _opened(self) -> tuple[Any, tuple[type[Exception], ...]]:
@@ -113,15 +113,8 @@ class _LimitedFile(io.RawIOBase):
         buffer[:size], self._rest = data[:size], data[size:]
         self.taken += size
         if self.taken > self._limits.file_bytes:
-            raise StateError([_too_large("the file is larger", "file_bytes", self._limits)])
+            raise StateError([too_much("the file is larger", "file_bytes", self._limits)])
         return size
-
-
-def _too_large(what: str, name: str, limits: ArchiveLimits) -> str:
-    return (
-        f"{what} than limits.{name} allows ({getattr(limits, name):,}); if you trust its "
-        f"source, pass ArchiveLimits({name}=...)"
-    )
 
 
 def _zstandard() -> Any:

@@ -15,13 +15,7 @@ from memman.archive.limits import DEFAULT_LIMITS, ArchiveLimits
 from memman.archive.reader import ArchiveReader
 from memman.archive.redaction import Redactor
 from memman.archive.temp_file import RecordFile
-from memman.archive.validation import (
-    LogChecker,
-    Recount,
-    verified,
-    with_entry,
-    with_sound_state,
-)
+from memman.archive.validation import LogChecker, Recount, verified, with_entry, with_sound_state
 from memman.display import safe_repr
 from memman.entries import Entry, is_path
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
@@ -98,7 +92,7 @@ class ArchiveImport:
             record = checker.history.completed(self._counted(seq, record))
             checker.take(seq, with_entry(record, blank))  # texts would fill the memory
         except (Refused, EntryNotFound, InvalidInput) as error:
-            reader.faults.add(seq + 1, f"{type(record).__name__}: {error}")
+            reader.add_fault(seq + 1, f"{type(record).__name__}: {error}")
             return False
         self.records.append(self._redacted(trusting(record, self._trusted)))
         return True
@@ -130,13 +124,13 @@ class ArchiveImport:
         header = reader.header
         settings = msgspec.UNSET if header is None else header.settings
         if settings is not msgspec.UNSET and settings != self.settings:
-            reader.faults.add(1, "its settings differ from those of its log")
+            reader.add_fault(1, "its settings differ from those of its log")
         if not len(self.records):
-            reader.faults.add(1, "its log is empty")
+            reader.add_fault(1, "its log is empty")
         if claimed := self._blank.keys() - self.records.tainted:
             seq, name = min((self._blank[name], name) for name in claimed)
             fault = f"entry {name!r} has no content and was not deleted, but has tokens"
-            reader.faults.add(seq + 1, fault)
+            reader.add_fault(seq + 1, fault)
 
 
 def verify(source: Source, *, limits: ArchiveLimits | None = None) -> ArchiveInfo:

@@ -53,6 +53,7 @@ DEFAULT_LIMITS = ArchiveLimits()
 MOST_FAULTS: Final = 100  # faults that an error reports
 
 
-def too_much(what: str, name: str, most: int) -> str:
-    """Return the fault of exceeding a limit."""
-    return f"{what}; limits.{name} is {most:,} (if you trust its source, pass ArchiveLimits({name}=...))"
+def too_much(what: str, name: str, limits: ArchiveLimits) -> str:
+    """Return the fault of exceeding the limit with this name."""
+    most = f"limits.{name} is {getattr(limits, name):,}"
+    return f"{what}; {most} (if you trust its source, pass ArchiveLimits({name}=...))"

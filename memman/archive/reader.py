@@ -26,31 +26,6 @@ _read_line = msgspec.json.Decoder(ParsedLine)
 _read_header = msgspec.json.Decoder(ParsedHeader)
 
 
-class Faults:
-    """The faults of an archive, in the order of its lines."""
-
-    def __init__(self) -> None:
-        self._faults: list[str] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._faults)
-
-    def add(self, line: int, fault: str) -> None:
-        """Add a fault of a line."""
-        self._faults.append(f"line {line}: {fault}")
-
-    @property
-    def are_enough(self) -> bool:
-        """Whether reading should stop."""
-        return len(self._faults) >= MOST_FAULTS
-
-    def refuse(self) -> None:
-        """Raise `StateError` if there are any."""
-        if self._faults:
-            stopped = [f"reading stopped after {MOST_FAULTS} faults"] if self.are_enough else []
-            raise StateError([*self._faults, *stopped])
-
-
 class ArchiveReader:
     """Reads an archive once, from its beginning to its end.
 
@@ -59,7 +34,7 @@ class ArchiveReader:
     """
 
     def __init__(self, source: BinaryIO, limits: ArchiveLimits) -> None:
-        self.faults = Faults()
+        self.faults: list[str] = []  # in the order of the lines
         self.header: Header | None = None
         self.line = 0  # the number of the last line read
         self.begins_as_archive = False
@@ -76,10 +51,14 @@ class ArchiveReader:
             yield from self._sound()
         except StateError as error:  # in the line after the last one read
             for problem in error.problems:
-                self.faults.add(self.line + 1, problem)
-            self.faults.refuse()
+                self.add_fault(self.line + 1, problem)
+            self._refuse()
         except _StoppedError:
-            self.faults.refuse()
+            self._refuse()
+
+    def add_fault(self, line: int, fault: str) -> None:
+        """Add a fault of a line."""
+        self.faults.append(f"line {line}: {fault}")
 
     @property
     def is_packed_and_broken(self) -> bool:
@@ -89,7 +68,7 @@ class ArchiveReader:
     @property
     def info(self) -> ArchiveInfo:
         """The summary of the archive. Raises `StateError` if the archive is not valid."""
-        self.faults.refuse()
+        self._refuse()
         header = self.header
         if header is None:
             raise StateError([_NO_HEADER])
@@ -104,6 +83,13 @@ class ArchiveReader:
             created_by=header.created_by,
         )
 
+    def _refuse(self) -> None:
+        """Raise `StateError` if there are faults."""
+        if self.faults:
+            enough = len(self.faults) >= MOST_FAULTS
+            stopped = [f"reading stopped after {MOST_FAULTS} faults"] if enough else []
+            raise StateError([*self.faults, *stopped])
+
     def _sound(self) -> Iterator[tuple[int, Record]]:
         ended = False
         for line in self._lines():
@@ -115,7 +101,7 @@ class ArchiveReader:
                 self._stop("it follows the last line of the archive")
             try:
                 if fault := checksum_fault(line):
-                    self._add_fault(fault)
+                    self._report(fault)
                 elif self.line == 1:
                     self._take_header(line)
                 elif (read := self._parsed(line)).end:
@@ -125,7 +111,7 @@ class ArchiveReader:
                 else:
                     yield self.line - 1, self._record(read)
             except _FaultError as error:
-                self._add_fault(str(error))
+                self._report(str(error))
             self._digest.update(line)
             self._digest.update(b"\n")
         if not ended:
@@ -134,17 +120,18 @@ class ArchiveReader:
 
     def _lines(self) -> Iterator[bytes]:
         """Return each line without its line break."""
-        most = self._limits.line_bytes
+        limits = self._limits
         rest = b""
         while chunk := self._source.read():
             *whole, rest = (rest + chunk).split(b"\n")
             for line in whole:
-                if len(line) > most:
-                    raise StateError([too_much(f"it has {len(line):,} bytes", "line_bytes", most)])
+                if len(line) > limits.line_bytes:
+                    what = f"it has {len(line):,} bytes"
+                    raise StateError([too_much(what, "line_bytes", limits)])
                 yield line
-            if len(rest) > most:
+            if len(rest) > limits.line_bytes:
                 self._check_start(rest)
-                raise StateError([too_much("it is longer", "line_bytes", most)])
+                raise StateError([too_much("it is longer", "line_bytes", limits)])
         if rest:
             self._check_start(rest)
             raise StateError(["it has no line break: the file was cut off"])
@@ -187,11 +174,11 @@ class ArchiveReader:
         try:
             found = _loaded(line)
         except (ValueError, RecursionError) as error:
-            self._add_fault(str(error))
+            self._report(str(error))
             return
         newer = self.header is not None and self.header.v > lines.VERSION
         if (unknown := found.keys() - set(known.__struct_fields__)) and not newer:
-            self._add_fault(
+            self._report(
                 f"its field {min(map(safe_repr, unknown))[:40]} is unknown in version {lines.VERSION}"
             )
 
@@ -203,7 +190,7 @@ class ArchiveReader:
             )
         self._records += 1
         if self._records > self._limits.records:
-            self._stop(too_much("there are more records", "records", self._limits.records))
+            self._stop(too_much("there are more records", "records", self._limits))
         try:
             payload = bytes(read.record)
             record = decode(payload)
@@ -217,7 +204,7 @@ class ArchiveReader:
         if type(record) is Added:
             self._entries += 1
             if self._entries > self._limits.entries:
-                self._stop(too_much("there are more entries", "entries", self._limits.entries))
+                self._stop(too_much("there are more entries", "entries", self._limits))
         return record
 
     def _check_entry(self, entry: Entry) -> None:
@@ -241,7 +228,7 @@ class ArchiveReader:
         most = self._limits.string_bytes
         if 4 * len(text) > most and (size := len(text.encode())) > most:
             what = f"a text of entry {entry.id!r} has {size:,} bytes"
-            raise InvalidInput(too_much(what, "string_bytes", most))
+            raise InvalidInput(too_much(what, "string_bytes", self._limits))
 
     def _check_json(self, raw: msgspec.Raw) -> None:
         """Raise an error for JSON that is too deep, or that parsers read differently."""
@@ -251,7 +238,7 @@ class ArchiveReader:
         value = msgspec.json.decode(data)
         most = self._limits.depth
         if data.count(b"[") + data.count(b"{") > most and depth_of(value, most) > most:
-            raise InvalidInput(too_much("its JSON is nested deeper", "depth", most))
+            raise InvalidInput(too_much("its JSON is nested deeper", "depth", self._limits))
         if msgspec.json.encode(value) != data:
             _loaded(data)
 
@@ -259,24 +246,25 @@ class ArchiveReader:
 
     def _take_trailer(self, read: ParsedLine) -> None:
         if read.count != self.line - 2:
-            self._add_fault(f"it has the count {read.count} and there are {self.line - 2} records")
+            self._report(f"it has the count {read.count} and there are {self.line - 2} records")
         elif self.header is not None and self.header.head != read.count:
-            self._add_fault(
+            self._report(
                 f"the header has the head {self.header.head} and there are {read.count} records"
             )
         self._sha256 = self._digest.hexdigest()
         if read.sha256 != self._sha256:
-            self._add_fault(
+            self._report(
                 f"the SHA-256 of the lines before it is {self._sha256}, not {safe_repr(read.sha256, 80)}"
             )
 
-    def _add_fault(self, fault: str) -> None:
-        self.faults.add(self.line, fault)
-        if self.faults.are_enough:
+    def _report(self, fault: str) -> None:
+        """Add a fault of this line. Reading stops after too many."""
+        self.add_fault(self.line, fault)
+        if len(self.faults) >= MOST_FAULTS:
             raise _StoppedError
 
     def _stop(self, fault: str) -> NoReturn:
-        self.faults.add(self.line, fault)
+        self.add_fault(self.line, fault)
         raise _StoppedError
 
 

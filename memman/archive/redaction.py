@@ -40,7 +40,7 @@ class Redactor:
 
     def _entry(self, entry: Entry) -> Entry:
         clean = self._redact(entry)
-        if _said(clean) != _said(entry):
+        if (clean.content, clean.name) != (entry.content, entry.name):
             self._changed[entry.id] = clean.text if entry.type == "message" else ""
         return clean
 
@@ -88,7 +88,3 @@ def _in_place_of(shown: Entry, item: StateItem, text: str) -> Entry:
     name = item.key or None
     role = _ROLES.get(item.section, "user")
     return msgspec.structs.replace(shown, content=text, type="message", role=role, name=name)
-
-
-def _said(entry: Entry) -> tuple[object, ...]:
-    return entry.content, entry.name

@@ -115,8 +115,7 @@ def check_record(record: Record) -> None:
     elif isinstance(record, Compressed):
         for entry in entries_of(record):
             _check_entry(entry)
-        _check_speakers(record)
-        _check_retraction(record)
+        _check_replacements(record)
         cost = record.cost
         _check_tokens(record.tokens_before, record.tokens_after, cost.calls)
         _check_tokens(cost.input_tokens, cost.output_tokens, cost.unpriced)
@@ -251,19 +250,17 @@ def _check_observed(settings: SettingsInEffect) -> None:
     _check_tokens(*[limit for limit in limits if limit is not None])
 
 
-def _check_retraction(record: Compressed) -> None:
-    """Raise `InvalidInput` for a record that is neither a plain compression nor a plain retraction."""
-    made = any(item.entry is not None or item.into is not None for item in record.replacements)
-    retracts = [item.method == "retract" for item in record.replacements]
-    if any(retracts) and (made or not all(retracts)):
-        raise InvalidInput("a retraction replaces entries by nothing, and does nothing else")
+def _check_replacements(record: Compressed) -> None:
+    """Raise `InvalidInput` for a record that is neither a plain compression nor a plain retraction.
 
-
-def _check_speakers(record: Compressed) -> None:
-    """Raise `InvalidInput` if `into` of a run is not a replacement of the same compression."""
+    `into` of a run must be a replacement of the same compression.
+    """
     made = ids_made_by(record)[1:]
     for item in record.replacements:
         if item.into is not None and (item.entry is not None or item.into not in made):
             raise InvalidInput(
                 f"a run names the replacement {item.into!r}, which this compression did not make"
             )
+    retracts = [item.method == "retract" for item in record.replacements]
+    if any(retracts) and (made or not all(retracts)):
+        raise InvalidInput("a retraction replaces entries by nothing, and does nothing else")
