@@ -6,6 +6,4 @@ runs it with `SyncRuntime.run`, which needs no event loop, since no coroutine su
 
 from memman.runtime.sync_runtime import SyncRuntime
 
-__all__ = [
-    "SyncRuntime",
-]
+__all__ = ["SyncRuntime"]

@@ -13,9 +13,11 @@ from memman.errors import WrongEventLoop
 from memman.runtime.base import (
     WAS_CANCELLED,
     AbandonedCalls,
+    Call,
     Pricing,
     SummarizerCancelled,
     SummarizerTimeout,
+    await_receiver,
     awaited,
 )
 from memman.runtime.forks import renew_in_child
@@ -119,6 +121,7 @@ class AsyncRuntime:
 
     async_ports = True
     observer: Observer | None = None
+    await_receiver = staticmethod(await_receiver)
 
     def __init__(self) -> None:
         import asyncio
@@ -200,9 +203,7 @@ class AsyncRuntime:
         task.add_done_callback(self._shielded.discard)
         await asyncio.shield(task)
 
-    async def call_summarizer(
-        self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
-    ) -> T:
+    async def call_summarizer(self, call: Call[T], timeout: float | None, is_async: bool) -> T:
         """Await an async summarizer; call a sync one on a thread, so that the loop is not blocked."""
         import asyncio
 
@@ -240,11 +241,6 @@ class AsyncRuntime:
 
             await asyncio.to_thread(counter.make_ready)
         return await counter.aprice(rendered)
-
-    async def await_receiver(
-        self, receiver: Callable[..., object], answer: Awaitable[object]
-    ) -> None:
-        await answer
 
     def flag(self) -> LoopFlag:
         self.enter()

@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from memman.errors import AsyncPortRefused, InvalidInput, MemmanError
 from memman.runtime.observation import Observer
@@ -16,6 +16,9 @@ from memman.runtime.threads import start_in_thread
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+Receiver: TypeAlias = Callable[..., object]
+Call: TypeAlias = Callable[[], T | Awaitable[T]]
+"""A call of a port, which may be async."""
 _MOST_ABANDONED: Final = 2
 _STILL_HANG = f"{_MOST_ABANDONED} earlier calls of the summarizer still hang; not calling again"
 USE_ASYNC: Final = "use MemoryManager(async_ports=True), memory.aio or AsyncMemoryManager"
@@ -88,17 +91,13 @@ class Runtime(Protocol):
     def shield(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         """Await `work`, which continues if this task is cancelled; the cancellation is raised at once."""
 
-    async def call_summarizer(
-        self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
-    ) -> T:
+    async def call_summarizer(self, call: Call[T], timeout: float | None, is_async: bool) -> T:
         """Call the summarizer. Raises `SummarizerTimeout`, `SummarizerBusy` or `SummarizerCancelled`."""
 
     async def price(self, counter: Pricing[T], rendered: Mapping[str, Any]) -> T:
         """Return a remote counter's result; its deadline begins after the import of its SDK."""
 
-    async def await_receiver(
-        self, receiver: Callable[..., object], answer: Awaitable[object]
-    ) -> None:
+    async def await_receiver(self, receiver: Receiver, answer: Awaitable[object]) -> None:
         """Await the awaitable that a receiver returned."""
 
     def start_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
@@ -152,7 +151,7 @@ def close_awaitable(answer: object) -> None:
         close()
 
 
-async def skip(receiver: Callable[..., object], answer: Awaitable[object]) -> None:
+async def skip(receiver: Receiver, answer: Awaitable[object]) -> None:
     """Log that an async receiver cannot be awaited here."""
     close_awaitable(answer)
     logging.getLogger("memman.events").warning(
@@ -160,7 +159,7 @@ async def skip(receiver: Callable[..., object], answer: Awaitable[object]) -> No
     )
 
 
-async def await_receiver(_receiver: Callable[..., object], answer: Awaitable[object]) -> None:
+async def await_receiver(receiver: Receiver, answer: Awaitable[object]) -> None:
     """Await the awaitable that a receiver returned."""
     await answer
 

@@ -16,7 +16,9 @@ from memman.runtime.base import (
     USE_ASYNC,
     WAS_CANCELLED,
     AbandonedCalls,
+    Call,
     Pricing,
+    Receiver,
     SummarizerCancelled,
     SummarizerTimeout,
     close_awaitable,
@@ -164,9 +166,7 @@ class SyncRuntime:
     def shield(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         return work
 
-    async def call_summarizer(
-        self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
-    ) -> T:
+    async def call_summarizer(self, call: Call[T], timeout: float | None, is_async: bool) -> T:
         """Call inline without a timeout, else on a daemon thread that is left behind at the deadline.
 
         An async summarizer is awaited on the port loop, and cancelled at the deadline.
@@ -196,9 +196,7 @@ class SyncRuntime:
         counter.make_ready()
         return counter.price(rendered)
 
-    async def await_receiver(
-        self, receiver: Callable[..., object], answer: Awaitable[object]
-    ) -> None:
+    async def await_receiver(self, receiver: Receiver, answer: Awaitable[object]) -> None:
         loop = calling_loop.get()
         if loop is not None and loop.is_running():
             wait_on(loop, answer)
