@@ -28,11 +28,10 @@ from memman.formats.block_format import BlockFormat, listed
 from memman.formats.calls import (
     Tool,
     arguments_object,
-    call_entry,
-    encoded,
     message_entries,
     read_tools,
     result_entry,
+    use_entry,
 )
 from memman.formats.parts import (
     Kept,
@@ -40,6 +39,7 @@ from memman.formats.parts import (
     data_of,
     is_half,
     kept_of,
+    objects_in,
     opaque_block,
     other_keys,
     read_content,
@@ -84,13 +84,7 @@ class AnthropicFormat(BlockFormat):
             for item in messages
         ):
             return 0
-        blocks = [
-            block
-            for item in messages
-            if isinstance(item.get("content"), list)
-            for block in item["content"]
-            if isinstance(block, dict)
-        ]
+        blocks = list(objects_in(messages, "content"))
         kinds = {str(block.get("type")) for block in blocks}
         if any("tool_calls" in item for item in messages) or "image_url" in kinds:
             return 0
@@ -184,8 +178,7 @@ class AnthropicFormat(BlockFormat):
         for tool in tools or ():
             tool.pop("cache_control", None)
         if system:
-            block = {"type": "text", "text": system, "cache_control": _mark(request)}
-            return [block], tools
+            return [{"type": "text", "text": system, "cache_control": _mark(request)}], tools
         # A tool that is loaded later is in no prefix.
         last = next((tool for tool in reversed(tools or ()) if not tool.get("defer_loading")), None)
         if last is not None:
@@ -272,11 +265,8 @@ def _parse_blocks(
     role: JSON, blocks: list[JSON], envelope: JSONObject, label: str, names: dict[str, str]
 ) -> list[NewEntry]:
     readers = {"tool_use": _parse_use, "tool_result": _parse_result}
-    compactions = [
-        each
-        for each in blocks
-        if role == "assistant" and isinstance(each, dict) and is_compaction(_NAME, each)
-    ]
+    spoken = [each for each in blocks if isinstance(each, dict)] if role == "assistant" else []
+    compactions = [each for each in spoken if is_compaction(_NAME, each)]
     if compactions:
         others = [each for each in blocks if each not in compactions]
         found = _parse_blocks(role, others, envelope, label, names) if others else []
@@ -291,13 +281,8 @@ def _parse_blocks(
 
 
 def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
-    call_id, name = block.get("id"), block.get("name")
-    if not isinstance(call_id, str) or not isinstance(name, str):
-        raise FormatError(f"a tool_use block needs an id and a name: {shape_of(block)}")
-    names[call_id] = name
-    given = block.get("input")
-    text = given if isinstance(given, str) else encoded(given, "the input of a tool_use")
-    return call_entry(text, call_id, name, label), Kept(block=other_keys(block, _OF_USE))
+    call = use_entry(block, "id", "tool_use", label, names)
+    return call, Kept(block=other_keys(block, _OF_USE))
 
 
 def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> Tool:

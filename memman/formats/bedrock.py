@@ -30,11 +30,11 @@ from memman.formats.block_format import BlockFormat
 from memman.formats.calls import (
     Tool,
     arguments_object,
-    call_entry,
     encoded,
     message_entries,
     read_tools,
     result_entry,
+    use_entry,
 )
 from memman.formats.parts import (
     Kept,
@@ -154,8 +154,7 @@ class BedrockFormat(BlockFormat):
         entry = call.entry
         kept = kept_of(entry, _NAME)
         arguments = arguments_object(entry, extras)
-        name = wire_name(entry.name)
-        base = {"toolUseId": self._wire_id(call), "name": name, "input": arguments}
+        base = {"toolUseId": self._wire_id(call), "name": wire_name(entry.name), "input": arguments}
         return with_kept({"toolUse": with_kept(base, other_keys(kept.body, _OF_USE))}, kept.block)
 
     def _wire_result(self, call: Call, result: Entry, extras: list[str]) -> JSONObject:
@@ -357,15 +356,8 @@ def _title(name: str | None) -> str:
 
 def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
     body = block["toolUse"]
-    call_id, name = body.get("toolUseId"), body.get("name")
-    if not isinstance(call_id, str) or not isinstance(name, str):
-        raise FormatError(f"a toolUse needs a toolUseId and a name: {shape_of(block)}")
-    names[call_id] = name
-    given = body.get("input")
-    text = given if isinstance(given, str) else encoded(given, "the input of a toolUse")
-    return call_entry(text, call_id, name, label), Kept(
-        block=other_keys(block, frozenset(("toolUse",))), body=other_keys(body, _OF_USE)
-    )
+    call = use_entry(body, "toolUseId", "toolUse", label, names)
+    return call, Kept(block=other_keys(block, ("toolUse",)), body=other_keys(body, _OF_USE))
 
 
 def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> Tool:

@@ -7,7 +7,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from memman.display import shape_of
 from memman.entries import JSON, Content, Entry, JSONObject, NewEntry, encode_json
+from memman.errors import FormatError
 from memman.formats.parts import Kept, arguments_of, is_half, keeping, typed_entry
 from memman.formats.wire.reading import kind_of
 from memman.formats.wire.tables import KEYED, type_of
@@ -34,6 +36,21 @@ def call_entry(
         name=name,
         message_id=label,
     )
+
+
+def use_entry(
+    body: JSONObject, id_key: str, kind: str, label: str, names: dict[str, str]
+) -> NewEntry:
+    """Return the entry of a call in a block of this kind, and add its name to the `names` of tools.
+
+    Raises `FormatError` without an id and a name.
+    """
+    call_id, name, given = body.get(id_key), body.get("name"), body.get("input")
+    if not isinstance(call_id, str) or not isinstance(name, str):
+        raise FormatError(f"a {kind} needs {id_key!r} and a name: {shape_of(body)}")
+    names[call_id] = name
+    text = given if isinstance(given, str) else encoded(given, f"the input of a {kind}")
+    return call_entry(text, call_id, name, label)
 
 
 def result_entry(

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from memman.entries import JSON, FilePart, ImagePart, JSONObject, Part
 from memman.formats.openai_chat import ChatFormat, Dialect, spoken_part
-from memman.formats.parts import data_of, wire_name
+from memman.formats.parts import data_of, objects_in, wire_name
 from memman.formats.turns import BEGINS, GOES_ON, NOTHING, SYSTEM_NOTE
 from memman.protocols import Call, Rendered, Turn
 
@@ -101,11 +101,11 @@ class MistralFormat(ChatFormat):
         if not self._are_chat(messages):
             return 0
         # Only this API has these types of chunks, and a list of thoughts.
-        chunks = _inside(messages, "content")
+        chunks = objects_in(messages, "content")
         own = (c.get("type") in _CHUNKS or isinstance(c.get("thinking"), list) for c in chunks)
         if any("prefix" in item for item in messages) or any(own):
             return 5
-        ids = [call.get("id") for call in _inside(messages, "tool_calls")]
+        ids = [call.get("id") for call in objects_in(messages, "tool_calls")]
         return 4 if ids and all(isinstance(each, str) and _ID.match(each) for each in ids) else 0
 
     # ------------------------------------------------------------ out
@@ -152,11 +152,3 @@ def _text(content: JSON) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(chunk["text"] for chunk in content if chunk["type"] == "text")
-
-
-def _inside(messages: Sequence[JSON], key: str) -> Iterator[JSONObject]:
-    """Yield the objects in a list of each message."""
-    for message in messages:
-        found = message.get(key)
-        if isinstance(found, list):
-            yield from (each for each in found if isinstance(each, dict))

@@ -36,6 +36,7 @@ from memman.formats.parts import (
     is_typed,
     keeping,
     kept_of,
+    objects_in,
     opaque,
     opaque_block,
     other_keys,
@@ -96,7 +97,8 @@ class OpenAIResponsesFormat(SeparateMessages):
             for item in messages
         ):
             return 0  # a list of types that this API does not have
-        if any("role" not in item for item in messages) or _has_parts(messages):
+        parts = filter(is_typed, objects_in(messages, "content"))
+        if any("role" not in item for item in messages) or any(map(_is_part, parts)):
             return 5
         marked = any(
             item.get("type") == "message" and isinstance(item["content"], str) for item in messages
@@ -162,12 +164,6 @@ def _is_said(item: JSONObject) -> bool:
 def _is_own(item: JSONObject) -> bool:
     """Return True for an item of a known type that is no message."""
     return is_typed(item) and item["type"] != "message" and item["type"] in kinds_of(_NAME)
-
-
-def _has_parts(items: Sequence[JSONObject]) -> bool:
-    """Return whether a message has a part that only this API has."""
-    lists = [item["content"] for item in items if isinstance(item.get("content"), list)]
-    return any(_is_part(part) for parts in lists for part in parts if is_typed(part))
 
 
 def _is_part(block: JSONObject, role: str = "") -> bool:
@@ -353,19 +349,14 @@ def _wire_part(part: Part) -> JSONObject | None:
             # The SDK's type requires a detail, the API does not: "" is an image without one.
             detail = {} if part.detail == "" else {"detail": part.detail or "auto"}
             return {"type": "input_image", "image_url": url, **detail}
-        case FilePart() if part.file_id or part.data or _is_web(part.url):
-            return {
-                "type": "input_file",
-                **file_keys(part, part.url if _is_web(part.url) else None),
-            }
+        case FilePart():
+            is_web = part.url is not None and part.url.startswith(("https://", "http://"))
+            if part.file_id or part.data or is_web:
+                return {"type": "input_file", **file_keys(part, part.url if is_web else None)}
         case OpaquePart(form) if form == _NAME:
             block = opaque_block(part)
             return block if block and _is_part(block, "user") else None
     return None
-
-
-def _is_web(url: str | None) -> bool:
-    return url is not None and url.startswith(("https://", "http://"))
 
 
 def _wire_output_part(part: Part) -> JSONObject | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -276,6 +276,14 @@ def _marked(content: JSON, key: str, left: int) -> tuple[JSON, int]:
     found.reverse()
     same = len(found) == len(content) and all(map(operator.is_, found, content))
     return (content if same else found), left
+
+
+def objects_in(messages: Iterable[Wire], key: str) -> Iterator[Wire]:
+    """Yield the objects in the list that each message has at a key, if it has one."""
+    for message in messages:
+        found = message.get(key)
+        if isinstance(found, list):
+            yield from (each for each in found if isinstance(each, dict))
 
 
 def present(blocks: Iterable[T | None]) -> list[T]:

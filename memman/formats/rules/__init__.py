@@ -7,6 +7,7 @@ and lists, as they are sent over the wire.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import msgspec
@@ -20,6 +21,7 @@ from memman.formats.rules.checks import (
     no_system,
     reused_ids,
     served_pairs,
+    system_texts,
     tool_name,
 )
 from memman.formats.rules.rulebook import Checker, Here, Rule, There, matches, rules_of
@@ -253,13 +255,6 @@ def _openai_stray(call_id: str, home: tuple[int, str] | None, again: bool) -> tu
 _HOLDER = {"tool_use": "assistant", "tool_result": "user"}
 
 
-def _anthropic_system(system: JSON) -> Here:
-    blocks = system if isinstance(system, list) else [{"type": "text", "text": system}]
-    filled_texts = [get(block, "type") == "text" and says(get(block, "text")) for block in blocks]
-    if system is not None and not (filled_texts and all(filled_texts)):
-        yield "system.shape", "system is not text, or some of it is blank; omit blank text"
-
-
 def _anthropic_message(message: JSONObject) -> Here:
     content = message.get("content")
     if isinstance(content, str):
@@ -395,7 +390,10 @@ _CHECKERS = {
         _openai_pairs,
     ),
     "anthropic": Checker(
-        ("user", "assistant"), _anthropic_system, _anthropic_message, _anthropic_request
+        ("user", "assistant"),
+        partial(system_texts, kind="text"),
+        _anthropic_message,
+        _anthropic_request,
     ),
     "openai-responses": responses.CHECKER,
     "gemini": gemini.CHECKER,

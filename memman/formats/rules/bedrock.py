@@ -12,10 +12,11 @@ from memman.formats.rules.checks import (
     answers_next,
     reused_ids,
     served_pairs,
+    system_texts,
     tool_name,
 )
 from memman.formats.rules.rulebook import Checker, Here, There, matches, rules_of
-from memman.formats.rules.values import dicts, filled, get, ids_in, says, show
+from memman.formats.rules.values import dicts, filled, get, ids_in, show
 
 RULES = rules_of(
     """
@@ -56,12 +57,6 @@ document.duplicate | The names of the documents of a request differ. | maximhq/b
 _HOLDER = {"toolUse": "assistant", "toolResult": "user", "image": "user", "document": "user"}
 # An underscore is accepted, although the page does not list it (generative-ai-use-cases#1671).
 _TITLE = r"(?! *\Z)(?!.*  )[a-zA-Z0-9_ ()\[\]-]{1,200}"
-
-
-def _system(system: JSON) -> Here:
-    blocks = system if isinstance(system, list) else [{"text": system}]
-    if system is not None and not (blocks and all(says(get(b, "text")) for b in blocks)):
-        yield "system.shape", "system is not text, or some of it is blank; omit blank text"
 
 
 def _message(message: JSONObject) -> Here:
@@ -168,4 +163,4 @@ def _documents(messages: Sequence[JSON]) -> There:
                 seen.add(name)
 
 
-CHECKER = Checker(("user", "assistant"), _system, _message, _request)
+CHECKER = Checker(("user", "assistant"), system_texts, _message, _request)

@@ -5,7 +5,10 @@ from itertools import pairwise
 
 from memman.entries import JSON
 from memman.formats.rules.rulebook import Here, There, matches
-from memman.formats.rules.values import dicts, filled, get, repeated, show
+from memman.formats.rules.values import dicts, filled, get, repeated, says, show
+
+Ids = Callable[[JSON], list[JSON]]
+Halves = Iterator[tuple[str, JSON]]
 
 
 def no_system(instead: str) -> Callable[[JSON], Here]:
@@ -16,6 +19,14 @@ def no_system(instead: str) -> Callable[[JSON], Here]:
             yield "system.shape", f"a system parameter is given; send a first {instead}"
 
     return of_system
+
+
+def system_texts(system: JSON, kind: str | None = None) -> Here:
+    """Yield a system prompt that is no text and no blocks of text, or blank; `kind` is their type."""
+    blocks = system if isinstance(system, list) else [{"type": kind, "text": system}]
+    texts = [says(get(b, "text")) and kind in (None, get(b, "type")) for b in blocks]
+    if system is not None and not (texts and all(texts)):
+        yield "system.shape", "system is not text, or some of it is blank; omit blank text"
 
 
 def tool_name(name: JSON, what: str = "tool", most: int = 64) -> Here:
@@ -36,7 +47,7 @@ def alternating(messages: Sequence[JSON]) -> There:
             yield index, "order.alternate", f"two {role} messages in a row; merge them"
 
 
-def reused_ids(messages: Sequence[JSON], ids: Callable[[JSON], list[str]], text: str) -> There:
+def reused_ids(messages: Sequence[JSON], ids: Ids, text: str) -> There:
     """Yield the ids of calls that were used before; `text` has a gap for the id."""
     seen: set[str] = set()
     for index, message in enumerate(messages):
@@ -47,11 +58,7 @@ def reused_ids(messages: Sequence[JSON], ids: Callable[[JSON], list[str]], text:
 
 
 def answers_next(
-    messages: Sequence[JSON],
-    called: Callable[[JSON], list[str]],
-    answered: Callable[[JSON], list[JSON]],
-    use: str,
-    result: str,
+    messages: Sequence[JSON], called: Ids, answered: Ids, use: str, result: str
 ) -> There:
     """Yield broken pairs in formats in which the message after calls begins with all their results.
 
@@ -77,9 +84,7 @@ def answers_next(
 
 
 def answers_in_place(
-    messages: Sequence[JSON],
-    called: Callable[[JSON], list[str]],
-    answered: Callable[[JSON], tuple[bool, JSON]],
+    messages: Sequence[JSON], called: Ids, answered: Callable[[JSON], tuple[bool, JSON]]
 ) -> There:
     """Yield broken pairs in formats in which results directly follow the message with their calls.
 
@@ -108,10 +113,7 @@ def answers_in_place(
 
 
 def served_pairs(
-    messages: Sequence[JSON],
-    served: Callable[[JSON], Iterator[tuple[str, JSON]]],
-    *,
-    may_wait: bool = False,
+    messages: Sequence[JSON], served: Callable[[JSON], Halves], *, may_wait: bool = False
 ) -> There:
     """Yield half pairs of the provider's own tools, whose results are in the assistant's messages.
 
