@@ -232,8 +232,7 @@ def _arranged(
         calls: the calls, each with its entry's id.
         beside: those results, by the id of the call's entry.
     """
-    uses = [use for _, use in calls]
-    found = in_order(order, t=spoken, u=uses, r=[*beside.values()])
+    found = in_order(order, t=spoken, u=[use for _, use in calls], r=[*beside.values()])
     if found is not None:
         return found
     made = {call for call, _ in calls}

@@ -113,10 +113,9 @@ class GeminiFormat(BlockFormat):
                 f"this is not a Gemini content ({shape_of(message)}): it needs a 'role' of user or model "
                 "and a list of 'parts'"
             )
-        normal = [
-            (part, spelling) for part, spelling in map(_normal, message["parts"] or ()) if part
-        ]
-        parts = [part for part, _ in normal]  # without those of nothing but nulls
+        found = map(_normal, message["parts"] or ())
+        normal = [each for each in found if each[0]]  # without those of nothing but nulls
+        parts = [part for part, _ in normal]
         first = next((part for part in parts if "functionCall" in part), None)
         role = {"model": "assistant", "system": "system"}.get(_role(message), "user")
         readers: dict[str, Reader] = {
@@ -407,8 +406,7 @@ def _named(body: JSON, kind: str) -> tuple[str | None, str | None]:
 def _parse_response(part: JSONObject, label: str, names: dict[str, str]) -> Tool:
     body = part["functionResponse"]
     call_id, name = _named(body, "functionResponse")
-    response = body.get("response", {})
-    text, style, is_error = _said(response)
+    text, style, is_error = _said(body.get("response", {}))
     parts: Content = ()
     more: dict[str, JSONObject] = {}
     spelled: dict[str, _Spelling] = {}

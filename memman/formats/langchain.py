@@ -198,15 +198,13 @@ def _render_said(role: str, entry: Entry) -> Rendered:
     same = kept.style != "" and _role_of(kept.style, data) == role
     kind = kept.style if same else _TYPES[role]
     message = _message(kind, data, kept)
-    framing = MESSAGE_FRAMING + parts_framing(entry.content)
-    return Rendered((message,), framing, tuple(extras))
+    return Rendered((message,), MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
 
 
 def _render_assistant(turn: Turn) -> Rendered:
     texts, calls = turn.entries, turn.calls
     extras: list[str] = []
-    first = texts[0] if texts else calls[0].entry
-    kept = kept_of(first, _NAME)
+    kept = kept_of(texts[0] if texts else calls[0].entry, _NAME)
     data: JSONObject = {"content": _said(texts, calls, kept, extras)}
     sound = [call for call in calls if kept_of(call.entry, _NAME).style != "invalid"]
     odd = [call for call in calls if kept_of(call.entry, _NAME).style == "invalid"]

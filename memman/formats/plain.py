@@ -280,11 +280,11 @@ def dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
 
 def _dumped_langchain(message: Any, dump: Callable[..., Any]) -> Any:
     """Return a LangChain message as it serializes itself; an artifact that is not JSON is left out."""
-    if getattr(message, "artifact", None) is None:
-        return dump(mode="json")
     try:
         return dump(mode="json")
-    except Exception:  # noqa: BLE001 - an artifact may be any object, and no model sees it
+    except Exception:  # an artifact may be any object, and no model sees it
+        if getattr(message, "artifact", None) is None:
+            raise
         return {**dump(mode="json", exclude={"artifact"}), "artifact": None}
 
 

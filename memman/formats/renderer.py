@@ -92,8 +92,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         """
         ends = (self._compressed(), self._answered(), _pieces_of(self._done))
         indexes = self._indexes or framed_from(self.format, self._joined, self.messages)
-        places = [self._place(end, indexes) for end in ends if end]
-        return list(dict.fromkeys(places))
+        return list(dict.fromkeys(self._place(end, indexes) for end in ends if end))
 
     def _compressed(self) -> int:
         """Return the number of pieces up to the last compressed one; 0 if nothing was compressed."""
@@ -251,8 +250,7 @@ class Rendering:
             same -= 1  # another exchange follows, so what it waited for does not come
         self._truncate(same)
         for number, exchange in enumerate(exchanges[same:], start=same + 1):
-            last = self._pauses and number == len(exchanges)
-            rendered = self._rendered(exchange.items, last)
+            rendered = self._rendered(exchange.items, self._pauses and number == len(exchanges))
             self._done.append(rendered)
             self._pieces += rendered.messages
             self._framing_sum += rendered.framing

@@ -20,9 +20,12 @@ from memman.results import Source
 
 _TAG = "\ue000memman-source"
 Entries = tuple[Entry, ...]
+Messages = Sequence[JSONObject]
+Behind = Sequence[Entries]
+"""The entries behind each message."""
 
 
-def entries_behind(turn: Turn, rendered: Rendered) -> Sequence[Entries]:
+def entries_behind(turn: Turn, rendered: Rendered) -> Behind:
     """Return the entries behind each message of a rendered turn."""
     if turn.kind == "state":
         return [()] * len(rendered.messages)
@@ -43,9 +46,7 @@ def entries_behind(turn: Turn, rendered: Rendered) -> Sequence[Entries]:
             return [spoken, every, *[()] * (count - 2)]
 
 
-def framed_from(
-    form: Format, joined: Sequence[JSONObject], framed: Sequence[JSONObject]
-) -> list[tuple[int, ...]]:
+def framed_from(form: Format, joined: Messages, framed: Messages) -> list[tuple[int, ...]]:
     """Return the indexes of the messages behind each message of `frame`; none for one that it added."""
     index_of = {id(message): index for index, message in enumerate(joined)}
     same = [index_of.get(id(message)) for message in framed]
@@ -90,11 +91,7 @@ class Comparisons:
         self._known: dict[tuple[str, ...], tuple[JSONObject, Entries, bool]] = {}
 
     def sources(
-        self,
-        messages: Sequence[JSONObject],
-        behind: Sequence[Entries],
-        window: Sequence[Entry],
-        torn: frozenset[str],
+        self, messages: Messages, behind: Behind, window: Sequence[Entry], torn: frozenset[str]
     ) -> tuple[Source, ...]:
         """Return the sources of messages; `window` are all entries of the context.
 
@@ -112,10 +109,7 @@ class Comparisons:
         )
 
     def _compared(
-        self,
-        messages: Sequence[JSONObject],
-        behind: Sequence[Entries],
-        names: Sequence[tuple[str, ...]],
+        self, messages: Messages, behind: Behind, names: Sequence[tuple[str, ...]]
     ) -> list[bool]:
         """Return whether each message has the same entries if it is read again."""
         if self._form.name == "text":  # one message of many entries
@@ -138,7 +132,7 @@ class Comparisons:
         self._known = dict(zip(names, zip(messages, behind, same, strict=True), strict=True))
         return same
 
-    def _parsed(self, messages: Sequence[JSONObject]) -> dict[int, list[NewEntry]]:
+    def _parsed(self, messages: Messages) -> dict[int, list[NewEntry]]:
         """Return the entries of messages that are read again, by the message's index."""
         parsed: dict[int, list[NewEntry]] = {}
         for new_entry in parsed_messages(self._form, list(map(PlainMessage, messages)), keep=True):
@@ -146,7 +140,7 @@ class Comparisons:
         return parsed
 
 
-def _answers(behind: Sequence[Entries]) -> Iterator[range]:
+def _answers(behind: Behind) -> Iterator[range]:
     """Yield the indexes of adjacent messages that are items of one answer of the model."""
     start = 0
     for index in range(1, len(behind) + 1):

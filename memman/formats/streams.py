@@ -169,12 +169,7 @@ def _join_responses(pieces: Sequence[JSON]) -> JSON:
 
 def _join_anthropic(pieces: Sequence[JSON]) -> JSONObject:
     """Join events to a message, without those that an SDK derives from others."""
-    message: JSONObject = {
-        "type": "message",
-        "role": "assistant",
-        "content": [],
-        "stop_reason": None,
-    }
+    message: JSONObject = {"type": "message", "role": "assistant", "stop_reason": None}
     blocks: dict[int, JSONObject] = {}
     inputs: dict[int, str] = {}
     for piece in map(_plain, pieces):
