@@ -261,7 +261,7 @@ class History:
         if isinstance(record, Undone):
             self.check_undo(record.compression_id)
             return [record.compression_id]
-        due = list(record.ids) if isinstance(record, Deleted) else ids_retracted_by(record)
+        due = _ids_lost_by(record)
         covering: set[str] = set()
         while due:
             name = due.pop()
@@ -275,14 +275,13 @@ class History:
     def completed(self, record: R) -> R:
         """Return the next record with the entries and tokens by which it changes the era's totals."""
         changes: dict[str, Any]
+        lost = [self.added[name] for name in self.added.keys() & set(_ids_lost_by(record))]
         match record:
             case Deleted():
-                lost = self._among_added(record.ids)
                 # What is left of an entry that was deleted has no message id.
                 torn = record.torn or torn_by(lost, self.added.values())
                 changes = {"entries": len(lost), "tokens": _tokens(lost), "torn": torn}
-            case Compressed() if ids := ids_retracted_by(record):
-                lost = self._among_added(ids)
+            case Compressed() if ids_retracted_by(record):
                 torn = record.torn or torn_by(lost, self.added.values())
                 changes = {"lost_tokens": _tokens(lost), "torn": torn}
             case Undone():
@@ -301,8 +300,7 @@ class History:
         A compression without its own entries loses those of older compressions that are dissolved, since
         they return to the window, and entries that are deleted or retracted.
         """
-        dissolved, retracted = self.unfolded_by(record), ids_retracted_by(record)
-        lost = set(record.ids if isinstance(record, Deleted) else retracted)
+        dissolved, lost = self.unfolded_by(record), set(_ids_lost_by(record))
         active = (self.state.window.find(name) for name in lost)
         counted = lost.difference(each.entry.id for each in active if each and not each.compression)
         states: dict[str, State | None] = {}
@@ -323,9 +321,6 @@ class History:
         find = self.state.window.find
         gone = [entry for entry in self.added.values() if find(entry.id) is None]
         return NOTHING_COVERED.plus([entry for entry in gone if not is_of_tool(entry, recall)])
-
-    def _among_added(self, ids: Iterable[str]) -> list[Entry]:
-        return [self.added[name] for name in set(ids) & self.added.keys()]
 
     # ------------------------------------------------------------ questions
 
@@ -379,13 +374,11 @@ class History:
                 f"{self._undone[compression_id]}: "
                 + (f"the newest in force is {newest}" if newest else "none is in force")
             )
-        maker = next(
-            (name for name in self.compressions if compression_id in self._made_by(name)), None
-        )
-        if maker is not None:
-            raise EntryNotFound(
-                f"{compression_id} is an entry that a compression made: undo that one, {maker}"
-            )
+        for maker in self.compressions:
+            if compression_id in self._made_by(maker):
+                raise EntryNotFound(
+                    f"{compression_id} is an entry that a compression made: undo that one, {maker}"
+                )
         raise EntryNotFound(
             f"no compression {compression_id!r} is in force in this session: "
             "it is unknown, or was cleared away or unfolded by a deletion or retraction"
@@ -589,6 +582,11 @@ def torn_by(lost: Sequence[Entry], entries: Iterable[Entry]) -> tuple[str, ...]:
     ids = {entry.id for entry in lost}
     left = {entry.message_id for entry in entries if entry.id not in ids}
     return tuple(sorted(name for name in messages & left if name is not None))
+
+
+def _ids_lost_by(record: Record) -> list[str]:
+    """Return the ids of the entries that a record deletes or retracts."""
+    return list(record.ids) if isinstance(record, Deleted) else ids_retracted_by(record)
 
 
 def _tokens(entries: Iterable[Entry]) -> int:
