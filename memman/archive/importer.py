@@ -59,7 +59,7 @@ class ArchiveImport:
         self.floor = 0
         # The seqs, by id, of entries without content that have tokens.
         self._blank: dict[str, int] = {}
-        self.records = RecordFile()
+        self.records = RecordFile()  # the caller closes it
 
     def check(self) -> ArchiveInfo:
         """Read the archive to its end.
@@ -79,10 +79,6 @@ class ArchiveImport:
         if not reader.faults:
             self._check_whole(reader)
         return reader.info
-
-    def close(self) -> None:
-        """Remove the temporary file."""
-        self.records.close()
 
     def _taken(self, reader: ArchiveReader, checker: LogChecker, seq: int, record: Record) -> bool:
         """Take the next record and return whether it can follow those before it."""
@@ -150,7 +146,7 @@ def verify(source: Source, *, limits: ArchiveLimits | None = None) -> ArchiveInf
     try:
         return importer.check()
     finally:
-        importer.close()
+        importer.records.close()
 
 
 def _is_blank(entry: Entry) -> bool:

@@ -228,11 +228,7 @@ class Additions:
         counter = self._log.resolved.counter
         count = counter.count_entry(entry)
         if count.counter != counter.fingerprint:
-            self._outbox.notify(
-                events.CountFellBack(
-                    session_id=self._log.id, counter=counter.fingerprint, reason=counter.failure
-                )
-            )
+            self._outbox.notify_fallback(counter.fingerprint, counter.failure)
         return msgspec.structs.replace(entry, token_count=count)
 
     def _check_files(self, entries: Sequence[Entry]) -> None:
@@ -259,8 +255,7 @@ class Additions:
         """
         # A result without a name takes that of its call.
         unnamed = any(entry.name is None and entry.type == "tool_result" for entry in entries)
-        decides = named or unnamed or entries[0].role == "system"
-        await self._log.prepare(reads_window=decides)
+        await self._log.prepare(reads_window=named or unnamed or entries[0].role == "system")
 
     def _records(self, entries: Sequence[Entry]) -> tuple[Added, ...]:
         """Return the records of entries: system messages at the start pinned."""

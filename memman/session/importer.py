@@ -15,7 +15,6 @@ from memman.archive.info import OnConflict, Source
 from memman.archive.limits import ArchiveLimits
 from memman.archive.redaction import Redactor
 from memman.archive.validation import with_sound_state
-from memman.counting.counter import TokenCounter
 from memman.entries import Entry, TokenCount
 from memman.errors import MemmanError, SessionExists, StateError, StoreConflict
 from memman.records import trusting
@@ -40,7 +39,7 @@ class Importer:
 
     async def document(self, state: SessionState, on_conflict: OnConflict, trust: bool) -> str:
         """Import a document. Raises `StateError` and `SessionExists`."""
-        shared, counter = self._shared, self._counter()
+        shared, counter = self._shared, _ImportCounter(self._shared)
         sound = checked(state, counter)
         records = tuple(trusting(record, trust) for record in sound.records)
         untrusted = self._without_effect(state.settings, trust)
@@ -61,7 +60,7 @@ class Importer:
         self, source: Source, on_conflict: OnConflict, limits: ArchiveLimits | None, trust: bool
     ) -> str:
         """Import an archive. Raises `StateError`, `SessionExists` and `OSError`."""
-        shared, counter = self._shared, self._counter()
+        shared, counter = self._shared, _ImportCounter(self._shared)
         redact = self._redacted if shared.redact is not None else None
         archive = ArchiveImport(source, limits, counter, redact, trusted=trust)
         try:
@@ -75,16 +74,13 @@ class Importer:
                 if not await begins_with(archive.records, session.log.reader):
                     raise SessionExists(_EXISTS.format(session_id))
         finally:
-            archive.close()
+            archive.records.close()
         return session_id
 
     def _redacted(self, entry: Entry) -> Entry:
         clean = self._shared.redacted(entry, "nothing was stored")
         counter = self._shared.counter(self._shared.config)
         return msgspec.structs.replace(clean, token_count=counter.count_entry(clean))
-
-    def _counter(self) -> _ImportCounter:
-        return _ImportCounter(self._shared.counter(self._shared.config))
 
     def _without_effect(self, settings: Mapping[str, Any], trust: bool) -> tuple[str, ...]:
         """Return the names of an import's settings that have no effect until they are trusted.
@@ -130,10 +126,7 @@ class Importer:
                 )
             )
             if counter.failure:
-                fell = events.CountFellBack(
-                    session_id=session_id, counter=counter.fingerprint, reason=counter.failure
-                )
-                session.outbox.notify(fell)
+                session.outbox.notify_fallback(counter.fingerprint, counter.failure)
             return session
 
         try:
@@ -153,9 +146,9 @@ class Importer:
 class _ImportCounter:
     """Recounts imported entries. `failure` is the reason if the estimator counted one."""
 
-    def __init__(self, counter: TokenCounter) -> None:
-        self._given = counter
-        self.fingerprint = counter.fingerprint
+    def __init__(self, shared: Shared) -> None:
+        self._given = shared.counter(shared.config)
+        self.fingerprint = self._given.fingerprint
         self.failure = ""
 
     def count_entry(self, entry: Entry) -> TokenCount:

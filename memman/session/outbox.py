@@ -46,6 +46,12 @@ class Outbox:
         if events.SIGNALS[type(event)].receivers:
             self._pending.append((_NOT_LOGGED, event))
 
+    def notify_fallback(self, counter: str, reason: str) -> None:
+        """Add the event that the estimator counted in place of a counter, for a reason."""
+        self.notify(
+            events.CountFellBack(session_id=self._session_id, counter=counter, reason=reason)
+        )
+
     async def emit(self, event: events.Event) -> None:
         """Emit an event that is not in the log, after those that are pending."""
         self.notify(event)
