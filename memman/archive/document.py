@@ -95,8 +95,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             hint = ": pass the file's text, path.read_text()" if isinstance(data, PathLike) else ""
             raise StateError([f"it is a {type(data).__name__}, not a session document{hint}"])
         if data.get("format") != FORMAT:
-            found = data.get("format")
-            raise StateError([f"its format is {safe_repr(found)}, not {FORMAT!r}"])
+            raise StateError([f"its format is {safe_repr(data.get('format'))}, not {FORMAT!r}"])
         if data.get("version") != VERSION:
             found = safe_repr(data.get("version"))
             raise StateError([f"its version is {found}; this memman reads version {VERSION}"])

@@ -86,8 +86,7 @@ class Unpacked:
             return gzip.GzipFile(fileobj=buffered), (OSError, EOFError, zlib.error)
         zstandard = _zstandard()
         reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-        stream = reader.stream_reader(buffered, read_across_frames=True)
-        return stream, (zstandard.ZstdError,)
+        return reader.stream_reader(buffered, read_across_frames=True), (zstandard.ZstdError,)
 
 
 class _LimitedFile(io.RawIOBase):

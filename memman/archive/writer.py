@@ -54,8 +54,7 @@ class ArchiveWriter:
         self._header = header
         if self._new is not None:
             self._out = self._new.open()
-        plain = self._packing == "none"
-        self._packed = self._out if plain else packed(self._out, self._packing)
+        self._packed = self._out if self._packing == "none" else packed(self._out, self._packing)
         self._put(with_checksum(msgspec.json.encode(header)))
 
     def write(self, records: Iterable[tuple[int, Record]]) -> None:
