@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -14,6 +14,7 @@ from memman.runtime.base import (
     WAS_CANCELLED,
     AbandonedCalls,
     Call,
+    Method,
     Pricing,
     SummarizerCancelled,
     SummarizerTimeout,
@@ -163,9 +164,7 @@ class AsyncRuntime:
     def lock(self) -> AsyncLock:
         return AsyncLock(self)
 
-    async def call(
-        self, port: object, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
-    ) -> T:
+    async def call(self, port: object, method: Method[P, T], *args: P.args, **kw: P.kwargs) -> T:
         self.enter()
         if getattr(port, "blocking", False) and not inspect.iscoroutinefunction(method):
             import asyncio

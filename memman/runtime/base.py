@@ -17,8 +17,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Receiver: TypeAlias = Callable[..., object]
+Method: TypeAlias = Callable[P, T | Awaitable[T]]
+"""A method of a port, which may be async."""
 Call: TypeAlias = Callable[[], T | Awaitable[T]]
-"""A call of a port, which may be async."""
+"""A call of one, with its arguments."""
 _MOST_ABANDONED: Final = 2
 _STILL_HANG = f"{_MOST_ABANDONED} earlier calls of the summarizer still hang; not calling again"
 USE_ASYNC: Final = "use MemoryManager(async_ports=True), memory.aio or AsyncMemoryManager"
@@ -80,9 +82,7 @@ class Runtime(Protocol):
     def lock(self) -> Lock:
         """Return a new lock."""
 
-    async def call(
-        self, port: object, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
-    ) -> T:
+    async def call(self, port: object, method: Method[P, T], *args: P.args, **kw: P.kwargs) -> T:
         """Return the result of a method of a port; a blocking one does not block the event loop."""
 
     def complete(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:

@@ -17,6 +17,7 @@ from memman.runtime.base import (
     WAS_CANCELLED,
     AbandonedCalls,
     Call,
+    Method,
     Pricing,
     Receiver,
     SummarizerCancelled,
@@ -144,9 +145,7 @@ class SyncRuntime:
     def lock(self) -> SyncLock:
         return SyncLock()
 
-    async def call(
-        self, port: object, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
-    ) -> T:
+    async def call(self, port: object, method: Method[P, T], *args: P.args, **kw: P.kwargs) -> T:
         answer = method(*args, **kw)
         if isinstance(answer, Awaitable):
             name = f"{type(port).__name__}.{getattr(method, '__name__', '')}"
