@@ -12,13 +12,12 @@ from memman.session.log import SessionLog
 from memman.session.lookup import find_entry, place_of
 from memman.window import Window, WindowItem
 
+Known = dict[str, Entry | None]
+"""Calls that were read before by their ids, None for one that was retracted or deleted."""
+
 
 async def with_notes(
-    entries: Sequence[Entry],
-    log: SessionLog,
-    known: dict[str, Entry | None],
-    asked: bool,
-    named: bool,
+    entries: Sequence[Entry], log: SessionLog, known: Known, asked: bool, named: bool
 ) -> tuple[list[Entry], dict[str, Entry]]:
     """Return entries to be added, with memman's notes, and repeated results. Under the lock, refreshed.
 
@@ -95,11 +94,8 @@ async def _call_of(
     return (None if item is None else item.entry), late, _answer_of(item)
 
 
-async def recall(known: dict[str, Entry | None], log: SessionLog) -> None:
-    """Give late results their calls, which the window hides. Under the log's lock, refreshed.
-
-    `known` has the calls that were read before, and None for one that was retracted or deleted.
-    """
+async def recall(known: Known, log: SessionLog) -> None:
+    """Give late results their calls, which the window hides. Under the log's lock, refreshed."""
     for name in {note_of(item.entry, "call") for item in log.window.missing} - known.keys():
         call = await find_entry(name, log)
         gone = call is None or (await place_of(call, log)).state == "retracted"

@@ -22,6 +22,7 @@ _PAGE = 500
 _MOST = 1_000_000  # records in one page, whatever limit is given
 _DIGITS = 19
 _LONGEST_PAUSE = 3_600.0  # seconds
+_Run = Callable[[Coroutine[Any, Any, list[FeedItem]]], Awaitable[list[FeedItem]]]
 
 
 class Feed:
@@ -46,12 +47,10 @@ class Feed:
         limit = min(limit, _MOST)
         if self.session_id is None:
             items = list(await self._shared.store.feed(self.after, limit))
-            if items:
-                self.after = items[-1].cursor
         else:
             items = await self._of_session(self.session_id, limit)
-            if items:
-                self.after = items[-1].seq
+        if items:
+            self.after = items[-1].cursor if self.session_id is None else items[-1].seq
         return items
 
     async def _of_session(self, session_id: str, limit: int) -> list[FeedItem]:
@@ -162,11 +161,7 @@ class Follower:
 class LoopFollower(Follower):
     """A follower over a sync runtime, for an event loop: `run` reads a page on a thread."""
 
-    def __init__(
-        self,
-        run: Callable[[Coroutine[Any, Any, list[FeedItem]]], Awaitable[list[FeedItem]]],
-        *given: Any,
-    ) -> None:
+    def __init__(self, run: _Run, *given: Any) -> None:
         super().__init__(*given)
         self._run = run
 

@@ -196,18 +196,10 @@ class CompressionPolicy:
         summarizer = self._summarizer()
         options, rest, unasked = self._options(summarizer, request, recent)
         goal = self._goal(request, options.ask)
-        window = self._log.window
-        view = view_of(window, goal)
-        return RunInput(
-            view,
-            goal,
-            options,
-            window.epoch,
-            summarizer,
-            unasked,
-            self._log.resolved,
-            window.tokens,
-        ), rest
+        window, resolved = self._log.window, self._log.resolved
+        view, epoch, tokens = view_of(window, goal), window.epoch, window.tokens
+        given = RunInput(view, goal, options, epoch, summarizer, unasked, resolved, tokens)
+        return given, rest
 
     def _goal(self, request: CompressionRequest, asks: bool) -> Goal:
         resolved, window = self._log.resolved, self._log.window

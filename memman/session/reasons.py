@@ -56,15 +56,10 @@ def _ago(time: timedelta) -> str:
 
 def what_was_done(replacements: Sequence[Replacement]) -> list[str]:
     """Return one clause for each step that changed something."""
-    times: Counter[str] = Counter()
-    entries: Counter[str] = Counter()
-    for item in replacements:
-        times[item.method] += 1
-        entries[item.method] += len(item.ids)
-    results = all(
-        item.entry is not None and item.entry.type == "tool_result"
-         for item in replacements if item.method == "stub"
-    )  # fmt: skip
+    times = Counter[str](item.method for item in replacements)
+    entries = Counter[str](item.method for item in replacements for _ in item.ids)
+    stubs = [item.entry for item in replacements if item.method == "stub"]
+    results = all(stub is not None and stub.type == "tool_result" for stub in stubs)
     clauses = {
         "stub": f"cleared {_counted(times['stub'], 'tool result' if results else 'entry')}",
         "fold": f"folded {_counted(times['fold'], 'repeated read')}",

@@ -46,11 +46,7 @@ async def retraction(
 
 
 def _record(
-    entries: Sequence[Entry],
-    others: Iterable[Entry],
-    reason: str,
-    log: SessionLog,
-    shared: Shared,
+    entries: Sequence[Entry], others: Iterable[Entry], reason: str, log: SessionLog, shared: Shared
 ) -> Compressed:
     """Return the retraction of entries, each of which is a run of its own."""
     retracted = {entry.id: entry for entry in sorted(entries, key=lambda entry: entry.seq)}

@@ -122,9 +122,8 @@ class CompressionRun:
         if isinstance(answer, SummaryFailure) and answer.unasked:
             return NO_COST
         # The ordinary prompt that follows a failure on the prefix has the rest of the time.
-        failed = self._on_prefix and isinstance(answer, SummaryFailure)
-        rest = self._timeout - seconds if failed and self._timeout is not None else self._timeout
-        self._left = rest
+        used = seconds if self._on_prefix and isinstance(answer, SummaryFailure) else 0.0
+        self._left = None if self._timeout is None else self._timeout - used
         cost = Cost(1, seconds)
         if isinstance(answer, SummaryReply):
             cost = self._cost_of(answer, seconds, prices)
