@@ -102,19 +102,15 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
 
         A call's arguments stay a JSON object, which every provider accepts.
         """
-        cut = self._cut_to(keep)
-        return msgspec.json.encode({_WRAPPED: cut}).decode() if self.wrapped else cut
-
-    def _cut_to(self, keep: int) -> str:
         head = int(keep * _HEAD_SHARE)
         tail = keep - head
         if len(self.text) < self.length:
             head, tail = min(head, self.at), min(tail, len(self.text) - self.at)
         gone = [part for part in self.parts if not isinstance(part, TextPart)]
-        notice = self._notice(self.length - head - tail, gone)
-        if not head + tail:
-            return notice
-        return f"{self.text[:head]}\n{notice}\n{self.text[len(self.text) - tail :]}"
+        cut = self._notice(self.length - head - tail, gone)
+        if head + tail:
+            cut = f"{self.text[:head]}\n{cut}\n{self.text[len(self.text) - tail :]}"
+        return msgspec.json.encode({_WRAPPED: cut}).decode() if self.wrapped else cut
 
     def _notice(self, cut: int, gone: Iterable[Part]) -> str:
         # Those that were removed earlier were behind them.

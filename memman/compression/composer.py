@@ -31,7 +31,6 @@ class Composer:
         keep: Sequence[str] = (),
     ) -> None:
         self._keep = keep
-        self._originals = originals
         self._make_entry = make_entry
         self._draft = summary_draft("", originals, recall)
         self.replaced = sum(entry.token_count.tokens for entry in originals)

@@ -316,7 +316,10 @@ def readable(content: Content) -> str:
 def placeholder(part: Part) -> str:
     """Return the type, size and alternative text of a part that is not text."""
     if isinstance(part, OpaquePart):
-        return f"[{_type_of(part)} of {part.format}, {len(bytes(part.block)):,} bytes]"
+        block = json_or(None, part.block)
+        kind = block.get("type") if isinstance(block, dict) else None
+        named = kind if isinstance(kind, str) and kind else "block"
+        return f"[{named} of {part.format}, {len(bytes(part.block)):,} bytes]"
     if not isinstance(part, ImagePart | FilePart):
         return part.text
     kind = "image" if isinstance(part, ImagePart) else "file"
@@ -339,12 +342,6 @@ def _source(part: ImagePart | FilePart) -> tuple[str | None, str]:
     file_id = part.file_id if isinstance(part, FilePart) else None
     address = part.url or file_id
     return media_type, f"at {address[:_URL_CHARS]}" if address else "of unknown size"
-
-
-def _type_of(part: OpaquePart) -> str:
-    block = json_or(None, part.block)
-    kind = block.get("type") if isinstance(block, dict) else None
-    return kind if isinstance(kind, str) and kind else "block"
 
 
 # ---------------------------------------------------------------- pieces for several calls

@@ -76,7 +76,7 @@ def cut(text: str, most: int) -> Iterator[str]:
     yield text[start:]
 
 
-def is_rule(piece: str) -> bool:
+def _is_rule(piece: str) -> bool:
     """Return True if a piece has a word that demands or forbids something, in one of the languages listed.
 
     A habit ("He never ...") is not a rule.
@@ -104,16 +104,9 @@ def exact_label(piece: str) -> str:
 
 
 def is_firm(piece: str) -> bool:
-    """Return whether a piece is a rule, or labelled as a kind of statement."""
-    return is_rule(piece) or is_generic(piece)
-
-
-def is_generic(piece: str) -> bool:
-    """Return True if a line's label names a kind of line, as `FACT:`, not one thing."""
-    if _TAG.match(piece):
+    """Return whether a piece is a rule, or has a label of a kind of statement, as `FACT:`."""
+    if _is_rule(piece) or _TAG.match(piece):
         return True
-    if ":" not in piece and "\uff1a" not in piece:
-        return False
     found = _LABEL.match(piece)
     return found is not None and (
         found["label"].isupper() or found["label"].lower() in _words_in("label_words.txt")

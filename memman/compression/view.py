@@ -6,7 +6,7 @@ A stage reads a `View` and returns a smaller one; the window itself does not cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -298,7 +298,10 @@ class View(msgspec.Struct, frozen=True, gc=False):
                 piece += group.window_items
                 continue
             if piece:
-                groups.append(_summary_piece(piece, summary, into))
+                item = Item(tuple(piece), None, 0, "summary", into)
+                if into is None:
+                    item = item.replaced(summary, "summary")
+                groups.append(Group.of((item,), "old"))
                 into, piece = summary.id, []
             if group is not None:
                 groups.append(group)
@@ -346,14 +349,6 @@ def _stub(item: Item, entry: Entry, text: str | None, make_entry: EntryFactory) 
     if text is None:
         text = f"[memman: this was taken out to save space; {item.origin('it')}]"
     return item.replaced(make_entry(in_place_of(entry, text)), "stub")
-
-
-def _summary_piece(piece: Sequence[WindowItem], summary: Entry, into: str | None) -> Group:
-    """Return a covered run that shows the summary, or nothing if an earlier piece shows it."""
-    run = tuple(piece)
-    if into is not None:
-        return Group.of([Item(run, None, 0, "summary", into)], "old")
-    return Group.of([Item(run, summary, summary.token_count.tokens, "summary")], "old")
 
 
 def view_of(window: Window, goal: Goal) -> View:

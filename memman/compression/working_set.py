@@ -135,16 +135,10 @@ def _is_task(item: object) -> bool:
 
 
 def _status(item: dict[str, object]) -> str:
-    for name in _STATUS:
-        value = item.get(name)
-        if isinstance(value, str | bool):
-            return str(value).lower()
-    return ""
+    values = map(item.get, _STATUS)
+    return next((str(value).lower() for value in values if isinstance(value, str | bool)), "")
 
 
 def _title(item: dict[str, object]) -> str:
-    for name in _TITLE:
-        value = item.get(name)
-        if isinstance(value, str) and value.strip():
-            return value
-    return ""
+    values = map(item.get, _TITLE)
+    return next((value for value in values if isinstance(value, str) and value.strip()), "")
