@@ -41,7 +41,7 @@ def image_tokens(ref: ModelRef, width: int, height: int, detail: str = "auto") -
         raise InvalidInput(
             f"an image has at least 1 x 1 pixel, not {width} x {height}: give the pixels it has"
         )
-    formula = next(each for pattern, each in _FORMULAS if pattern.match(ref.name))
+    formula = next(each for pattern, each in _FORMULAS if re.match(pattern, ref.name))
     return formula(width, height, detail)
 
 
@@ -196,25 +196,22 @@ def _gemini(width: int, height: int, _detail: str) -> int:
     return 258 * ceil(width / side) * ceil(height / side)
 
 
-_FORMULAS: Final[tuple[tuple[re.Pattern[str], Callable[[int, int, str], int]], ...]] = tuple(
-    (re.compile(pattern), formula)
-    for pattern, formula in (
-        (r"gpt-4o-mini", partial(_tiles, 2_833, 5_667)),
-        (r"gpt-4\.1-mini", partial(_patches, 1.62)),
-        (r"gpt-4\.1-nano", partial(_patches, 2.46)),
-        (r"o4-mini", partial(_patches, 1.72)),
-        (r"gpt-5(\.\d)?-mini", partial(_patches, 1.62)),
-        (r"gpt-5(\.\d)?-nano", partial(_patches, 2.46)),
-        (r"gpt-5\.([2-9]|\d\d)|gpt-[6-9]", partial(_patches, 1.2)),
-        (r"gpt-5|chatgpt-5", partial(_tiles, 70, 140)),
-        (r"o\d|computer-use", partial(_tiles, 75, 150)),
-        (r"gpt|chatgpt", partial(_tiles, 85, 170)),
-        # Google: at the default media resolution, whatever the size.
-        (r"gemini-[3-9]", lambda _width, _height, _detail: 1_120),
-        (r"gemini", _gemini),
-        # Opus 4.7 and later see more of an image; for others of their generation it is the safe side.
-        (r"claude-\w+-(4-[789]|[5-9])|claude-[5-9]", partial(_area, 2_576, 4_784)),
-        # Anything else: its tokens grow with the area, as those of other Claude models.
-        (r"", partial(_area, 1_568, 1_600)),
-    )
+_FORMULAS: Final[tuple[tuple[str, Callable[[int, int, str], int]], ...]] = (
+    (r"gpt-4o-mini", partial(_tiles, 2_833, 5_667)),
+    (r"gpt-4\.1-mini", partial(_patches, 1.62)),
+    (r"gpt-4\.1-nano", partial(_patches, 2.46)),
+    (r"o4-mini", partial(_patches, 1.72)),
+    (r"gpt-5(\.\d)?-mini", partial(_patches, 1.62)),
+    (r"gpt-5(\.\d)?-nano", partial(_patches, 2.46)),
+    (r"gpt-5\.([2-9]|\d\d)|gpt-[6-9]", partial(_patches, 1.2)),
+    (r"gpt-5|chatgpt-5", partial(_tiles, 70, 140)),
+    (r"o\d|computer-use", partial(_tiles, 75, 150)),
+    (r"gpt|chatgpt", partial(_tiles, 85, 170)),
+    # Google: at the default media resolution, whatever the size.
+    (r"gemini-[3-9]", lambda _width, _height, _detail: 1_120),
+    (r"gemini", _gemini),
+    # Opus 4.7 and later see more of an image; for others of their generation it is the safe side.
+    (r"claude-\w+-(4-[789]|[5-9])|claude-[5-9]", partial(_area, 2_576, 4_784)),
+    # Anything else: its tokens grow with the area, as those of other Claude models.
+    (r"", partial(_area, 1_568, 1_600)),
 )

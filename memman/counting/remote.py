@@ -20,7 +20,6 @@ import msgspec
 from cachetools import TLRUCache
 
 from memman.counting.failures import CountFailure, Kind, failure_of
-from memman.counting.flight import Flight, TakenDown
 from memman.counting.validation import check_ready, fingerprint_of, is_plugin_error
 from memman.display import safe_repr
 from memman.entries import MOST_TOKENS, Accuracy, TokenCount
@@ -28,6 +27,7 @@ from memman.errors import CounterUnavailable
 from memman.protocols import ModelRef, RemoteCounter
 from memman.runtime.circuit_breaker import CircuitBreaker
 from memman.runtime.forks import renew_in_child
+from memman.runtime.threads import start_in_thread
 
 DEADLINE_SECONDS: Final = 2.0
 COUNT_TTL_SECONDS: Final = 300.0
@@ -54,6 +54,71 @@ _OF_THE_COUNTER: Final[dict[Kind, float]] = {
 }
 _OF_THE_ENDPOINT: Final = frozenset({"network", "server", "malformed", "failed"})
 _NO_VERDICT: Final = frozenset({"unavailable", "cancelled"})
+# The outcome of a call: its answer and None, or None and its error.
+_Done = Callable[[Any, BaseException | None], None]
+
+
+class _TakenDown(Exception):
+    """The task of the call was cancelled from outside, with its loop."""
+
+
+class _Flight:
+    """A request in progress, shared by all callers that want its answer.
+
+    Threads and tasks wait for `answer`. `began` and `deadline` are times of the counter's timer, `ticket`
+    is the breaker's number of the call. `ended` is set under the counter's lock when the request ends.
+    `cancel` cancels a task, `call` is a call on a thread.
+    """
+
+    def __init__(self, key: bytes, began: float, deadline: float, ticket: int) -> None:
+        self._first = threading.Lock()
+        self.key = key
+        self.began = began
+        self.deadline = deadline
+        self.ticket = ticket
+        self.ended = False
+        self.call: Future[Any] | None = None
+        self.cancel: Callable[[], None] | None = None
+        self.answer: Future[TokenCount | CountFailure] = Future()
+        # A running future cannot be cancelled: a task that stops waiting must not end it for the others.
+        self.answer.set_running_or_notify_cancel()
+
+    def end(self) -> bool:
+        """End the request, under the counter's lock; return False if it had ended before."""
+        ended, self.ended = self.ended, True
+        return not ended
+
+    def is_first(self) -> bool:
+        """Return True to the first caller, which makes the call; the others wait for it."""
+        return self._first.acquire(blocking=False)
+
+    def on_thread(self, call: Callable[[], Any], done: _Done) -> None:
+        """Make the call on a daemon thread, which a waiting caller may leave behind."""
+
+        def ended(call: Future[Any]) -> None:
+            error = call.exception()
+            done(None if error else call.result(), error)
+
+        self.call = start_in_thread(call, "memman-remote-count")
+        self.call.add_done_callback(ended)
+
+    def on_loop(self, call: Callable[[], Awaitable[Any]], done: _Done) -> None:
+        """Make the call as a task of the running loop, separate from the waiting tasks."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(call())
+
+        def ended(task: asyncio.Future[Any]) -> None:
+            error = _TakenDown() if task.cancelled() else task.exception()
+            done(None if error else task.result(), error)
+
+        def cancel() -> None:
+            with suppress(RuntimeError):  # the loop is closed, and its tasks with it
+                loop.call_soon_threadsafe(task.cancel)
+
+        task.add_done_callback(ended)
+        self.cancel = cancel
 
 
 class RemoteTokenCounter:
@@ -105,7 +170,7 @@ class RemoteTokenCounter:
         self._answers: TLRUCache[bytes, TokenCount | CountFailure] = TLRUCache(
             _KEPT, _until, self._timer
         )
-        self._flights: dict[bytes, Flight] = {}
+        self._flights: dict[bytes, _Flight] = {}
         # The end of a time without requests, and its cause.
         self._held: tuple[float, CountFailure | None] = (-math.inf, None)
         self._refused_in_a_row = 0
@@ -119,17 +184,14 @@ class RemoteTokenCounter:
         JSON. It must not change until the answer is there.
         """
         plan = self._plan(rendered)
-        if not isinstance(plan, Flight):
+        if not isinstance(plan, _Flight):
             return plan
         if plan.is_first():
             self._launch(plan, plan.on_thread, self._counter.count_request, rendered)
-        answer: TokenCount | CountFailure
-        try:
-            answer = plan.answer.result(self._left(plan))
-        except TimeoutError:
-            self._expire(plan)
-            answer = plan.answer.result()
-        return answer
+        with suppress(TimeoutError):
+            return plan.answer.result(self._left(plan))
+        self._expire(plan)
+        return plan.answer.result()
 
     def aprice(self, rendered: Mapping[str, Any]) -> Awaitable[TokenCount | CountFailure]:
         """Return the same as an awaitable of the running event loop, which makes the request.
@@ -140,14 +202,14 @@ class RemoteTokenCounter:
 
         loop = asyncio.get_running_loop()
         plan = self._plan(rendered)
-        if not isinstance(plan, Flight):
+        if not isinstance(plan, _Flight):
             known: asyncio.Future[TokenCount | CountFailure] = loop.create_future()
             known.set_result(plan)
             return known
         if plan.is_first():
             self._launch(plan, plan.on_loop, self._counter.acount_request, rendered)
         alarm = loop.call_later(self._left(plan), self._expire, plan)
-        waiting: asyncio.Future[TokenCount | CountFailure] = asyncio.wrap_future(plan.answer)
+        waiting = asyncio.wrap_future(plan.answer)
         waiting.add_done_callback(lambda _: alarm.cancel())
         return waiting
 
@@ -160,7 +222,7 @@ class RemoteTokenCounter:
 
     # ------------------------------------------------------------ before a request
 
-    def _plan(self, rendered: Mapping[str, Any]) -> TokenCount | CountFailure | Flight:
+    def _plan(self, rendered: Mapping[str, Any]) -> TokenCount | CountFailure | _Flight:
         """Return the cached answer of the request, or the request that will bring it."""
         try:
             exactly = msgspec.json.encode((*self._whose, rendered))
@@ -172,17 +234,11 @@ class RemoteTokenCounter:
             flight = self._flights.get(key)
             if flight is not None and now < flight.deadline:
                 return flight
-            return self._known(key, now) or self._start_request(key, now)
+            until, why = self._held
+            known = self._answers.get(key) or (why if now < until else None)
+            return known or self._start_request(key, now)
 
-    def _known(self, key: bytes, now: float) -> TokenCount | CountFailure | None:
-        """Return the cached answer to this request, or to all requests. Needs the lock."""
-        answer = self._answers.get(key)
-        if answer is not None:
-            return answer
-        until, why = self._held
-        return why if now < until else None
-
-    def _start_request(self, key: bytes, now: float) -> Flight | CountFailure:
+    def _start_request(self, key: bytes, now: float) -> _Flight | CountFailure:
         """Return a new request, or a failure if none may be made now. Needs the lock."""
         self._hung = [call for call in self._hung if not call.done()]
         if len(self._hung) >= _MOST_HUNG:
@@ -193,7 +249,7 @@ class RemoteTokenCounter:
             if pause is not None:
                 why = f" ({pause.reason}); next call in {pause.until - now:.0f} s"
             return self._not_asked("resting", f"it failed {FAILURES_IN_A_ROW} times in a row{why}")
-        flight = self._flights[key] = Flight(key, now, now + self.timeout, ticket)
+        flight = self._flights[key] = _Flight(key, now, now + self.timeout, ticket)
         return flight
 
     def _not_asked(self, kind: Kind, why: str) -> CountFailure:
@@ -203,7 +259,7 @@ class RemoteTokenCounter:
 
     def _launch(
         self,
-        flight: Flight,
+        flight: _Flight,
         start: Callable[..., None],
         method: Callable[..., Any],
         rendered: Mapping[str, Any],
@@ -214,10 +270,10 @@ class RemoteTokenCounter:
         except Exception as error:  # noqa: BLE001 - a third-party counter, or no thread left
             self._end(flight, None, error)
 
-    def _left(self, flight: Flight) -> float:
+    def _left(self, flight: _Flight) -> float:
         return max(0.0, flight.deadline - self._timer())
 
-    def _expire(self, flight: Flight) -> None:
+    def _expire(self, flight: _Flight) -> None:
         """End a request at its deadline, and leave its call behind."""
         late = TimeoutError(f"no answer within {self.timeout:g} s")
         if not self._end(flight, None, late):
@@ -228,7 +284,7 @@ class RemoteTokenCounter:
             with self._lock:
                 self._hung.append(flight.call)
 
-    def _end(self, flight: Flight, answer: Any, error: BaseException | None) -> bool:
+    def _end(self, flight: _Flight, answer: Any, error: BaseException | None) -> bool:
         """End a request with the result of its call; return False if it had ended before."""
         outcome = self._outcome(flight, answer, error)
         with self._lock:
@@ -248,9 +304,9 @@ class RemoteTokenCounter:
     # ------------------------------------------------------------ after it
 
     def _outcome(
-        self, flight: Flight, answer: Any, error: BaseException | None
+        self, flight: _Flight, answer: Any, error: BaseException | None
     ) -> TokenCount | CountFailure | BaseException:
-        if isinstance(error, TakenDown):
+        if isinstance(error, _TakenDown):
             return CountFailure("cancelled", f"the call of {self.fingerprint} was cancelled")
         if error is not None:
             return failure_of(error) if is_plugin_error(error) else error
@@ -280,11 +336,10 @@ class RemoteTokenCounter:
 
     def _report(self, ticket: int, outcome: TokenCount | CountFailure | BaseException) -> None:
         """Report the outcome of a call to the breaker of its endpoint."""
-        if isinstance(outcome, TokenCount):
-            self._breaker.record_success(ticket)
-        elif isinstance(outcome, BaseException) or outcome.kind in _NO_VERDICT:
+        kind = outcome.kind if isinstance(outcome, CountFailure) else ""
+        if isinstance(outcome, BaseException) or kind in _NO_VERDICT:
             self._breaker.record_no_outcome(self._timer(), ticket)
-        elif outcome.kind in _OF_THE_ENDPOINT:
+        elif isinstance(outcome, CountFailure) and kind in _OF_THE_ENDPOINT:
             self._breaker.record_failure(self._timer(), outcome.reason, ticket)
         else:
             self._breaker.record_success(ticket)
