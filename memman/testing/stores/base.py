@@ -35,9 +35,9 @@ class StoreLaws:
         return store
 
 
-def filled(store: Any) -> Any:
-    """Return the store with three entries in the session "s"."""
-    store.append("s", (added("a"), added("b"), added("c")))
+def filled(store: Any, *records: Record) -> Any:
+    """Return the store with these records in the session "s"; without any, with three entries."""
+    store.append("s", records or (added("a"), added("b"), added("c")))
     return store
 
 

@@ -148,8 +148,7 @@ class SessionsLaws(StoreLaws):
         assert [info.metadata for info in store.sessions()] == [{}]
 
     def test_sessions_have_the_first_line_of_the_era(self) -> None:
-        store = self.make_store_with("sessions")
-        store.append("s", (added("a", role="assistant"),))
+        store = filled(self.make_store_with("sessions"), added("a", role="assistant"))
         assert _first_lines(store) == [""]
         store.append("s", (added("b", " \n\x00 Plan\x00 it, \u4f60\n\nplease"),))
         store.append("s", (added("c", "later"),))
@@ -414,8 +413,7 @@ class EraseLaws(StoreLaws):
         assert snapshot_of(store).totals.entries == 2
 
     def test_erase_reaches_the_window(self) -> None:
-        store = self.make_store_with("erase")
-        store.append("s", (added("a", "secret"),))
+        store = filled(self.make_store_with("erase"), added("a", "secret"))
         erase_entries(store, "s", "a")
         assert [b"secret" in encode(record) for _, record in snapshot_of(store).window] == [False]
 

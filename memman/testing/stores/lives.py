@@ -44,9 +44,8 @@ def play(store: Store, rng: random.Random) -> None:
         folded = History.of(store.read("s"))
         window = folded.state.window
         snapshot = snapshot_of(store)
-        assert [item.place() for item in window.stored_items] == [
-            place for place, _ in snapshot.window
-        ]
+        places = [place for place, _ in snapshot.window]
+        assert [item.place() for item in window.stored_items] == places
         stored = Window.from_snapshot(snapshot).state
         assert (stored and stored.state) == (window.state and window.state.state)
         assert snapshot.totals == folded.totals

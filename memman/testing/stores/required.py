@@ -57,8 +57,7 @@ class AppendLaws(StoreLaws):
         assert [seq for seq, _ in store.read("s")] == [1, 2, 3, 4, 5]
 
     def test_append_keeps_the_order_of_a_batch(self) -> None:
-        store = self.make_store()
-        store.append("s", (added("a"),))
+        store = filled(self.make_store(), added("a"))
         assert store.append("s", (added("c"), added("b"))).seqs == (2, 3)
         assert ids_in_log(store) == ["a", "c", "b"]
 
@@ -68,8 +67,7 @@ class AppendLaws(StoreLaws):
         assert store.append("s", (added("b"), added("c"))) == Appended((2, 3), 3, 0, 1)
 
     def test_retried_record_keeps_its_seq_and_adds_nothing(self) -> None:
-        store = self.make_store()
-        store.append("s", (added("a"),))
+        store = filled(self.make_store(), added("a"))
         store.append("s", (added("b"),))
         assert store.append("s", (added("a"),)) == Appended((1,), 2, 0, 0)
         assert len(store.read("s")) == 2
@@ -89,8 +87,7 @@ class AppendLaws(StoreLaws):
         assert ids_in_log(store) == ["a", "b"]
 
     def test_retry_leaves_the_stored_record_unchanged(self) -> None:
-        store = self.make_store()
-        store.append("s", (added("a", "first"),))
+        store = filled(self.make_store(), added("a", "first"))
         store.append("s", (added("a", "second"),))
         assert log_of(store) == [(1, added("a", "first"))]
 
@@ -100,8 +97,7 @@ class AppendLaws(StoreLaws):
         assert store.append("s", (added("k/0"),)) == Appended((4,), 4, 1, 0)
 
     def test_id_of_an_entry_is_free_again_after_a_clear(self) -> None:
-        store = self.make_store()
-        store.append("s", (added("a", "first"), added("b")))
+        store = filled(self.make_store(), added("a", "first"), added("b"))
         store.commit("s", 0, (clearing("x"),), (), 3)
         again = store.append("s", (added("a", "second"),))
         assert (again.seqs, again.fresh, again.head) == ((4,), 1, 4)
@@ -133,8 +129,7 @@ class AppendLaws(StoreLaws):
         assert self.reopen(store).append("s", (added("a"),)) == Appended((1,), 5, 2, 0)
 
     def test_sessions_have_ids_of_their_own(self) -> None:
-        store = self.make_store()
-        store.append("s", (added("a"),))
+        store = filled(self.make_store(), added("a"))
         assert store.append("t", (added("a"),)).fresh == 1
         assert head_and_epoch(store, "s") == head_and_epoch(store, "t") == (1, 0)
 
@@ -144,8 +139,7 @@ class AppendLaws(StoreLaws):
         assert store.append("s", (added("b"),), expect_head=1).seqs == (2,)
 
     def test_append_at_another_head_is_refused(self) -> None:
-        store = self.make_store()
-        store.append("s", (added("a"),))
+        store = filled(self.make_store(), added("a"))
         refused(StoreConflict, lambda: store.append("s", (added("b"),), expect_head=0))
         assert ids_in_log(store) == ["a"]
 
@@ -286,8 +280,7 @@ class CommitLaws(StoreLaws):
         assert held < 2_200, f"about {held:.0f} of 3,000 records were held at once"
 
     def test_window_without_a_commit_is_every_added_entry(self) -> None:
-        store = self.make_store()
-        store.append("s", (added("a"),))
+        store = filled(self.make_store(), added("a"))
         store.append("s", (configuring("g"), added("b", pinned=True)))
         shown = [added("a"), added("b", pinned=True)]
         window = items((1, -1, 1), (3, -1, 3, True))
@@ -348,8 +341,7 @@ class ReadLaws(StoreLaws):
         assert store.load("s") is None
 
     def test_log_is_read_in_order_after_a_seq_up_to_a_limit(self) -> None:
-        store = self.make_store()
-        store.append("s", tuple(added(f"e{n}") for n in range(1, 8)))
+        store = filled(self.make_store(), *(added(f"e{n}") for n in range(1, 8)))
         assert [seq for seq, _ in store.read("s", 2, 3)] == [3, 4, 5]
         assert [record.id for _, record in store.read("s", 5)] == ["e6", "e7"]
         assert list(store.read("s", 7)) == []

@@ -10,7 +10,7 @@ from memman.entries import ImagePart, TextPart
 from memman.protocols import Candidate, Candidates, SearchRequest
 from memman.records import Added, Record, Undone
 from memman.search import scan, terms_of
-from memman.testing.stores.base import StoreLaws, erase_entries, items
+from memman.testing.stores.base import StoreLaws, erase_entries, filled, items
 from memman.testing.stores.records import AT, added, clearing, retraction
 
 # Without English endings, so that every way to compare words gives the same answer.
@@ -87,10 +87,8 @@ class SearchLaws(StoreLaws):
     def test_search_says_if_there_are_more_candidates(self) -> None:
         store = self.make_store_with("search")
         store.append("s", [added(f"e{number}", "kappa") for number in range(5)])
-        answers = [
-            store.search(SearchRequest(terms=("kappa",), session_id="s", limit=limit))
-            for limit in (3, 6)
-        ]
+        requests = [SearchRequest(terms=("kappa",), session_id="s", limit=n) for n in (3, 6)]
+        answers = list(map(store.search, requests))
         assert [(len(answer.found), answer.more) for answer in answers] == [(3, True), (5, False)]
 
     def test_search_returns_what_the_log_has(self) -> None:
@@ -136,8 +134,7 @@ class SearchLaws(StoreLaws):
         assert "e0" in {hit.record.id for hit in found}, "it has the rare term"
 
     def test_search_takes_hostile_terms_as_data(self) -> None:
-        store = self.make_store_with("search")
-        store.append("s", [added("a", "kappa"), added("b", "omega")])
+        store = filled(self.make_store_with("search"), added("a", "kappa"), added("b", "omega"))
         for query in _HOSTILE:
             expected = [name for name, word in (("a", "kappa"), ("b", "omega")) if word in query]
             found = _found(store, query)
@@ -158,8 +155,7 @@ class SearchLaws(StoreLaws):
         assert {"e3", "e4", "e6", "e7"} <= set(found)
 
     def test_search_finds_entries_of_every_era_and_retracted_ones(self) -> None:
-        store = self.make_store_with("search")
-        store.append("s", (added("a", "kappa"), added("b", "kappa")))
+        store = filled(self.make_store_with("search"), added("a", "kappa"), added("b", "kappa"))
         store.commit("s", 0, (retraction("r", "a"),), items((2, -1, 2)), 2)
         assert _found(store, "kappa") == ["a", "b"]
         undo = Undone(id="u", at=AT, compression_id="r", restored=("a",))
