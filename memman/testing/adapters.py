@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cached_property, partial
 from logging import WARNING, LogRecord
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 from unittest import SkipTest
@@ -243,9 +244,8 @@ class AdapterConformance:
         with self._conversation(_AMPLE, native=True) as talk:
             talk.play(_FEW)
             made = talk.model.natives
-            assert list(talk.model.requests[-1].natives) == made[:-1], (
-                "the last reply's comes later"
-            )
+            sent = list(talk.model.requests[-1].natives)
+            assert sent == made[:-1], "the last reply's comes later"
             document = talk.document()
             assert [native for native in made if native not in document] == []
             talk.check_log()
@@ -587,10 +587,7 @@ def _texts(facts: Iterable[Fact], kind: str) -> list[str]:
 
 def _difference(found: list[Fact], expected: list[Fact]) -> str:
     """Return the first difference of two lists of facts."""
-    at = next(
-        (n for n, pair in enumerate(zip(found, expected, strict=False)) if pair[0] != pair[1]),
-        min(len(found), len(expected)),
-    )
+    at = len(commonprefix([found, expected]))  # noqa: RUF071 - of facts, not of a path
     return (
         f"{len(found)} facts instead of {len(expected)}; number {at} is {found[at : at + 1]!s:.200} "
         f"instead of {expected[at : at + 1]!s:.200}"

@@ -34,8 +34,6 @@ def survival(
     running one. Raises the errors of `get_context_for_llm`.
     """
     text = finished_answer(manager.get_context_for_llm(session_id))
-    kept: dict[str, bool] = {fact: stands_alone(fact, text) for fact in facts}
-    return Survival(
-        tuple(fact for fact, found in kept.items() if found),
-        tuple(fact for fact, found in kept.items() if not found),
-    )
+    listed = dict.fromkeys(facts)
+    kept = tuple(fact for fact in listed if stands_alone(fact, text))
+    return Survival(kept, tuple(fact for fact in listed if fact not in kept))

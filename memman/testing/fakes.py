@@ -30,9 +30,7 @@ class FakeClock:
     """A clock that moves by `tick` at each call, and by `advance`."""
 
     def __init__(
-        self,
-        now: datetime = datetime(2026, 1, 1, tzinfo=UTC),
-        tick: timedelta = timedelta(),
+        self, now: datetime = datetime(2026, 1, 1, tzinfo=UTC), tick: timedelta = timedelta()
     ) -> None:
         self.now = now
         self.tick = tick
@@ -135,12 +133,11 @@ class AsyncScriptedSummarizer(_Script):
         """Return the next reply."""
         reply = self._next(request)
         if isinstance(reply, Delayed):
-            answered = False
             try:
                 await reply.async_wait()
-                answered = True
-            finally:
-                self.cancelled += not answered
+            except BaseException:
+                self.cancelled += 1
+                raise
             reply = reply.reply
         return self._given(reply, request)
 

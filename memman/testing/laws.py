@@ -10,7 +10,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import contextmanager
+from functools import partial
 from logging.handlers import BufferingHandler
 from typing import Any, TypeVar
 from unittest import SkipTest
@@ -19,6 +21,7 @@ import msgspec
 
 from memman.errors import CounterUnavailable, SummarizerUnavailable
 from memman.runtime.base import awaited
+from memman.runtime.threads import start_in_thread
 
 T = TypeVar("T")
 _PATIENCE = 10.0  # seconds; far more than any law needs, so that a hang is reported
@@ -103,27 +106,19 @@ def finished(action: Callable[[], T], seconds: float = _PATIENCE) -> T:
 
 def in_threads(actions: Sequence[Callable[[], T]], seconds: float = _PATIENCE) -> list[T]:
     """Return the results of actions run concurrently, each on a thread, in the order given."""
-    results: list[Any] = [None] * len(actions)
-    errors: list[BaseException] = []
     start = threading.Barrier(len(actions))
 
-    def run(number: int) -> None:
+    def run(action: Callable[[], T]) -> T:
         start.wait()
-        try:
-            results[number] = actions[number]()
-        except BaseException as error:  # noqa: BLE001 - raised below, in the waiting thread
-            errors.append(error)
+        return action()
 
-    threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(len(actions))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if any(thread.is_alive() for thread in threads):
+    calls = [start_in_thread(partial(run, action)) for action in actions]
+    done, late = wait(calls, seconds * len(calls))
+    for call in done:
+        call.result()  # raises its error
+    if late:
         raise OverdueError(f"not done after {seconds:g} s")
-    return results
+    return [call.result() for call in calls]
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import asyncio
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from operator import attrgetter
 from time import monotonic
@@ -146,10 +147,8 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
 
     def test_threads_with_loops_of_their_own_share_a_counter(self) -> None:
         with self._trial(self.success(7)) as trial:
-            prices = [
-                lambda n=number: _async(trial.meter)(self.make_request(f"hi {n}"))
-                for number in range(6)
-            ]
+            price = _async(trial.meter)
+            prices = [partial(price, self.make_request(f"hi {number}")) for number in range(6)]
             answers = in_threads(prices, _AMPLE)
             assert all(isinstance(answer, TokenCount) for answer in answers), answers
 
@@ -175,19 +174,17 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
 
     def test_the_model_is_sent_in_the_spelling_of_the_request(self) -> None:
         rendered = self.make_request("hi")
+        model = rendered["model"]
         for _price, received in self._sent(rendered):
             sent = [received.path, *values_of(received.body, str)]
-            assert any(rendered["model"] in each for each in sent), (
-                f"{rendered['model']} is in none"
-            )
+            assert any(model in each for each in sent), f"{model} is in none"
 
     def test_a_request_without_system_and_tools_is_counted(self) -> None:
         bare = {**self.make_request("hi"), "system": None, "tools": []}
         for price, trial in self._each(self.success(3)):
             assert _tokens(price(bare)) == 3
-            assert not values_of(trial.server.received[0].body, type(None)), (
-                "what is not there is sent"
-            )
+            body = trial.server.received[0].body
+            assert not values_of(body, type(None)), "what is not there is sent"
 
     def test_the_request_is_not_changed(self) -> None:
         rendered = self.make_request("hi")
@@ -292,9 +289,8 @@ class RemoteCounterConformance(ProviderLaws, ListedCounterLaws):
             rendered = self.make_request("hi")
 
             async def together() -> list[TokenCount | CountFailure]:
-                return await asyncio.gather(
-                    *(trial.meter.aprice(rendered) for _ in range(_AT_ONCE))
-                )
+                answers = (trial.meter.aprice(rendered) for _ in range(_AT_ONCE))
+                return await asyncio.gather(*answers)
 
             assert [_tokens(answer) for answer in asyncio.run(together())] == [12] * _AT_ONCE
             assert trial.asked == 1

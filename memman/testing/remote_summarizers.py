@@ -213,10 +213,8 @@ class RemoteSummarizerConformance(ProviderLaws, SummarizerConformance):
                 assert "summary" in {item.method for item in result.replacements}
                 calls = len(server.received)
                 assert result.cost.calls == calls
-                assert (result.cost.input_tokens, result.cost.output_tokens) == (
-                    800 * calls,
-                    12 * calls,
-                )
+                billed = result.cost.input_tokens, result.cost.output_tokens
+                assert billed == (800 * calls, 12 * calls)
 
     def test_a_loop_goes_on_while_it_works(self) -> None:
         answer = self.written(_TEXT)
@@ -286,9 +284,8 @@ def _outcome(subject: Summarizer, request: SummaryRequest) -> SummaryReply | Exc
             runtime = AsyncRuntime()
             answer: SummaryReply = asyncio.run(runtime.call_summarizer(call, None, True))
         else:
-            answer = finished(
-                lambda: drive(SyncRuntime().call_summarizer(call, None, False)), 2 * _AMPLE
-            )
+            asked = SyncRuntime().call_summarizer(call, None, False)
+            answer = finished(lambda: drive(asked), 2 * _AMPLE)
     except Exception as error:  # noqa: BLE001 - any error of an SDK
         return error
     return answer
