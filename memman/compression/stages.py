@@ -7,6 +7,7 @@ oldest, clip the rest.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -92,26 +93,19 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
 
     def _cleared(self, group: Group, recalled: bool, make_entry: EntryFactory) -> Group:
         """Return the exchange with a stub for each result that is worth it: recalled ones, or others."""
-        items = [
-            item if item.recalled != recalled else self._stub(item, make_entry) or item
-            for item in group.items
-        ]
+        items = [self._stub(item, recalled, make_entry) or item for item in group.items]
         return group if items == list(group.items) else group.with_items(items)
 
-    def _stub(self, item: Item, make_entry: EntryFactory) -> Item | None:
+    def _stub(self, item: Item, recalled: bool, make_entry: EntryFactory) -> Item | None:
         entry = item.entry
-        if (
-            item.method is not None
-            or entry is None
-            or entry.type != "tool_result"
-            or (entry.name in self.keep_tools and not item.recalled)
-        ):
+        if entry is None or entry.type != "tool_result" or item.method is not None:
             return None
-        text = f"[memman: this tool result was cleared to save space; {item.origin('it')}]"
-        if item.recalled:
-            text = (
-                "[memman: this recalled text was cleared to save space; call the tool again for it]"
-            )
+        if item.recalled != recalled or (entry.name in self.keep_tools and not recalled):
+            return None
+        what, offer = "tool result", item.origin("it")
+        if recalled:
+            what, offer = "recalled text", "call the tool again for it"
+        text = f"[memman: this {what} was cleared to save space; {offer}]"
         return stub_of(item, text, make_entry)
 
 
@@ -279,8 +273,7 @@ def _question_of(view: View) -> ItemIndex | None:
 
 
 def _item(view: View, at: ItemIndex) -> Item:
-    number, index = at
-    return view.groups[number].items[index]
+    return view.groups[at[0]].items[at[1]]
 
 
 def _half_way(goal: Goal) -> int:
@@ -339,11 +332,9 @@ def _clipped(view: View, make_entry: EntryFactory, floors: list[Floor], aim: int
 
 def _level(sizes: Sequence[tuple[int, int]], excess: int) -> int:
     """Return the size to which all larger items are cut to save `excess` tokens, none below its floor."""
-    low, high = 0, max((size for size, _ in sizes), default=0)
-    while low < high:
-        level = (low + high + 1) // 2
-        if sum(max(0, size - max(level, floor)) for size, floor in sizes) >= excess:
-            low = level
-        else:
-            high = level - 1
-    return low
+
+    def is_too_high(level: int) -> bool:
+        return sum(max(0, size - max(level, floor)) for size, floor in sizes) < excess
+
+    levels = range(1, 1 + max((size for size, _ in sizes), default=0))
+    return bisect_left(levels, True, key=is_too_high)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import filterfalse
+from functools import cache, cached_property
+from itertools import compress, filterfalse
 from math import inf
 from typing import Final
 
@@ -96,7 +96,7 @@ class Choice:
 
     def __init__(self, found: Iterable[Found], view: Shown) -> None:
         self._view = view
-        self._seen: dict[int, bool] = {}  # by id() of a thing, whether the window shows it
+        self._is_shown = cache(view.has)
         self._sections: dict[str, list[Found]] = {name: [] for name in _SECTIONS}
         for item in found:
             self._sections.setdefault(item.section, []).append(item)
@@ -121,13 +121,9 @@ class Choice:
 
         Statements with a label or a value come before others, questions and repeated texts last.
         """
-        pairs = [
-            (item, own)
-            for item, own in zip(self._turns, words, strict=True)
-            if item.section in TYPED and item.score == SHORT
-        ]
-        short = [item for item, _ in pairs]
-        ranked = list(Cover(short, [own for _, own in pairs]).order(()))
+        is_short = [item.section in TYPED and item.score == SHORT for item in self._turns]
+        short = list(compress(self._turns, is_short))
+        ranked = list(Cover(short, list(compress(words, is_short))).order(()))
         known = set(map(id, ranked))
         ranked += [item for item in short if id(item) not in known]  # their words are there
         return sorted(
@@ -145,32 +141,27 @@ class Choice:
 
     def _rank(self, item: Found) -> float:
         """Return the score of a thing, for its length if the section is a list."""
-        if item.section not in LISTED_SECTIONS:
-            return item.score
-        return item.score / (len(item.text) + _LENGTH)
+        is_listed = item.section in LISTED_SECTIONS
+        return item.score / (len(item.text) + _LENGTH) if is_listed else item.score
 
     def choose(self, room: int) -> list[Found]:
         """Return the things for a text of about `room` characters, in the order of the text."""
         chosen = _Chosen(room)
         for items, share, most in self._worth:
-            chosen.add(
-                filterfalse(self._is_shown, items), min(share * room, most + share * room / 2)
-            )
+            size = min(share * room, most + share * room / 2)
+            chosen.add(filterfalse(self._is_shown, items), size)
         if self._covering is None:
             self._covering = list(self._cover.order(chosen.items.values()))
         chosen.add(self._covering, room)
         for items in (self._cover.endings(), self._short):  # those without a new word
             chosen.add(items, room)
-        told = "\n".join(
-            item.text for item in chosen.items.values() if item.section not in LISTED_SECTIONS
-        )
-        return self._in_order(
-            {
-                key: item
-                for key, item in chosen.items.items()
-                if item.section not in LISTED_SECTIONS or not stands_alone(item.text, told, JOINTS)
-            }
-        )
+        found = self._in_order(chosen.items)
+        told = "\n".join(item.text for item in found if item.section not in LISTED_SECTIONS)
+        return [
+            item
+            for item in found
+            if item.section not in LISTED_SECTIONS or not stands_alone(item.text, told, JOINTS)
+        ]
 
     def kept(self, room: int, chosen: Iterable[Found]) -> list[Found]:
         """Return the things for the next compression: the chosen ones, and about as many again.
@@ -216,13 +207,6 @@ class Choice:
         yield self._sections["value"] + self._sections["other"], _VALUES, _MOST_VALUES
         yield self._cover.endings(), _ENDINGS, inf
         yield [item for item in reversed(self._turns) if item.section == "did"], _STEPS, inf
-
-    def _is_shown(self, item: Found) -> bool:
-        """Return True if the window shows a thing."""
-        seen = self._seen.get(id(item))
-        if seen is None:
-            seen = self._seen[id(item)] = self._view.has(item)
-        return seen
 
     def _in_order(self, chosen: Mapping[int, Found]) -> list[Found]:
         """Return the chosen things, which are given by their id(), in the order of the text."""

@@ -77,11 +77,10 @@ _PATH_OR_OTHER: Final = (
 def words_of(text: str) -> frozenset[str]:
     """Return the content words of a text in lower case."""
     lower = text.lower()
-    found = (
-        _WORD.findall(lower)
-        if text.isascii()
-        else re.findall(_WORD_WITH_SIGNS, lower.replace("_", " "))
-    )
+    if text.isascii():
+        found = _WORD.findall(lower)
+    else:
+        found = re.findall(_WORD_WITH_SIGNS, lower.replace("_", " "))
     words = {word for word in found if len(word) >= _LEAST_CHARS}
     words -= function_words()
     if not text.isascii():
@@ -134,25 +133,16 @@ def _sure_chunks(spaced: bytes) -> list[str]:
 
 
 def _values_of(chunks: Iterable[str]) -> list[str]:
-    """Return the values in runs of characters."""
+    """Return the values in runs of characters, divided at commas that are not inside a number."""
     found: dict[str, None] = {}
     named = _NAMED.search
-    for piece in _pieces(chunks):
-        value = piece.rpartition("=")[2] if "=" in piece and "://" not in piece else piece
-        value = value.rstrip(_EDGES) if value[:1] in _PATHS else value.strip(_EDGES)
-        if _LEAST_VALUE <= len(value) <= _MOST_VALUE and (named(value) or _is_path(value)):
-            found[value] = None
+    for chunk in chunks:
+        for piece in _COMMA.split(chunk) if "," in chunk else (chunk,):
+            value = piece.rpartition("=")[2] if "=" in piece and "://" not in piece else piece
+            value = value.rstrip(_EDGES) if value[:1] in _PATHS else value.strip(_EDGES)
+            if _LEAST_VALUE <= len(value) <= _MOST_VALUE and (named(value) or _is_path(value)):
+                found[value] = None
     return _without_lines(list(found)) if len(found) >= _LINES else list(found)
-
-
-def _pieces(chunks: Iterable[str]) -> Iterable[str]:
-    """Divide the runs at commas that are not inside a number."""
-    listed = list(chunks)
-    if "," not in "".join(listed):
-        return listed
-    return [
-        piece for chunk in listed for piece in (_COMMA.split(chunk) if "," in chunk else (chunk,))
-    ]
 
 
 def _unescaped(text: str, like: str = "") -> str:
@@ -169,11 +159,10 @@ def _unescaped(text: str, like: str = "") -> str:
 def _spaced(text: str) -> bytes:
     """Replace everything that cannot be in a value by spaces."""
     if not text.isascii():
-        text = (
-            re.sub(_PATH_OR_OTHER, _only_a_whole_path, text)
-            if _STEP.search(text)
-            else _NOT_OF_VALUES.sub(" ", text)
-        )
+        if _STEP.search(text):
+            text = re.sub(_PATH_OR_OTHER, _only_a_whole_path, text)
+        else:
+            text = _NOT_OF_VALUES.sub(" ", text)
     return text.encode().translate(_APART)
 
 
@@ -198,9 +187,8 @@ def _without_lines(values: list[str]) -> list[str]:
     if len(files) < _LINES:
         return values
     lines = Counter(files.values())
-    return list(
-        dict.fromkeys([files[v] if lines[files.get(v, "")] >= _LINES else v for v in values])
-    )
+    named = [files[v] if lines[files.get(v, "")] >= _LINES else v for v in values]
+    return list(dict.fromkeys(named))
 
 
 def _is_path(value: str) -> bool:
