@@ -83,11 +83,6 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
         """True if the text of a content of parts is complete."""
         return bool(self.parts or self.lost) and len(self.text) == self.length
 
-    @property
-    def bare(self) -> Remains:
-        """The same with shorter notices, without alternative texts."""
-        return msgspec.structs.replace(self, with_alts=False)
-
     def with_parts(self, kept: int) -> tuple[Part, ...]:
         """Return the whole text with the first `kept` images and files, and a notice for the others."""
         stay = self.movable[:kept]
@@ -162,7 +157,8 @@ def clip(
 
 def _without_parts(remains: Remains, tokens: int, wanted: int, make: _Make) -> Entry | None:
     """Return the entry with as many parts as fit next to the whole text, or with its text cut."""
-    for each in (remains, remains.bare) if remains.whole else ():
+    bare = msgspec.structs.replace(remains, with_alts=False)
+    for each in (remains, bare) if remains.whole else ():
         made = make(each.with_parts(0))
         tokens = made.token_count.tokens
         if tokens <= wanted:
@@ -171,7 +167,7 @@ def _without_parts(remains: Remains, tokens: int, wanted: int, make: _Make) -> E
             return made
     # A short clip has no room for long alternative texts.
     fits = make(remains.clipped(0)).token_count.tokens <= wanted // 2
-    return _with_most_text(remains if fits else remains.bare, tokens, wanted, make)
+    return _with_most_text(remains if fits else bare, tokens, wanted, make)
 
 
 def _with_most_parts(remains: Remains, made: Entry, wanted: int, make: _Make) -> Entry:
@@ -287,9 +283,7 @@ def _lost_part(part: Part) -> _Lost:
     if not isinstance(part, ImagePart | FilePart):
         return _Lost("other part", 1)
     name = part.name if isinstance(part, FilePart) else None
-    about = ": ".join(
-        [" ".join(word.translate(_PLAIN).split()) for word in (name, part.alt) if word]
-    )
+    about = ": ".join(" ".join(word.translate(_PLAIN).split()) for word in (name, part.alt) if word)
     if len(about) > _MOST_ALT_OF_ONE:
         about = f"{about[: _MOST_ALT_OF_ONE - 3]}..."
     return _Lost("image" if isinstance(part, ImagePart) else "file", 1, (about,) if about else ())

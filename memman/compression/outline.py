@@ -86,9 +86,7 @@ class Cover:
         """Weigh the words of the lines."""
         self.items = items
         self._words = words
-        seen: Counter[str] = Counter()
-        for each in words:
-            seen.update(each)
+        seen = Counter(word for each in words for word in each)
         self._weights = {word: round(_PRECISION * log1p(times)) for word, times in seen.items()}
         first = min((item.seq for item in items), default=0)
         span = max(1, max((item.seq for item in items), default=0) - first)
@@ -106,11 +104,8 @@ class Cover:
         for item, words in zip(self.items, self._words, strict=True):
             if id(item) in known:
                 covered |= words
-        heap = [
-            (-self._gain(number, covered), number)
-            for number, item in enumerate(self.items)
-            if id(item) not in known
-        ]
+        left = [number for number, item in enumerate(self.items) if id(item) not in known]
+        heap = [(-self._gain(number, covered), number) for number in left]
         heapq.heapify(heap)
         while heap:
             gain, number = heap[0]

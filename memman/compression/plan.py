@@ -102,10 +102,8 @@ def _in_place(item: Item) -> bool:
     entry, original = item.entry, item.run[0].entry
     if len(item.run) != 1 or entry is None:
         return False
-    return entry is original or all(
-        getattr(entry, name) == getattr(original, name)
-        for name in ("type", "role", "call_id", "name", "message_id")
-    )
+    same = (getattr(entry, name) == getattr(original, name) for name in _PLACE)
+    return entry is original or all(same)
 
 
 def replacements_of(view: View) -> tuple[Replacement, ...]:
@@ -125,6 +123,7 @@ def replacements_of(view: View) -> tuple[Replacement, ...]:
 
 
 _STATUS_REASONS = {"newest": "the newest exchange", "recent": "in the recent window"}
+_PLACE = ("type", "role", "call_id", "name", "message_id")  # of an entry in its exchange
 _METHOD_REASONS = {"clip": "too large to stay whole", "fold": "read again later"}
 
 

@@ -27,9 +27,8 @@ def fold_repeats(view: View, goal: Goal, make_entry: EntryFactory) -> View | Non
     for at, item, newest in _repeats(view):
         if tokens <= goal.tokens and not goal.thorough:
             break
-        text = (
-            f"[memman: entry #{newest.seq} is a newer read of this; {item.origin('the original')}]"
-        )
+        original = item.origin("the original")
+        text = f"[memman: entry #{newest.seq} is a newer read of this; {original}]"
         if stub := stub_of(item, text, make_entry, "fold"):
             folded[at] = stub
             tokens += stub.tokens - item.tokens

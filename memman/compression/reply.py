@@ -117,9 +117,8 @@ def is_refusal(text: str) -> bool:
 
 
 def _refuses(words: set[str], groups: _Groups) -> bool:
-    return words <= {word for group in groups for word in group} and all(
-        not words.isdisjoint(group) for group in groups[:-1]
-    )
+    known = {word for group in groups for word in group}
+    return words <= known and not any(words.isdisjoint(group) for group in groups[:-1])
 
 
 def _split(text: str, groups: _Groups) -> set[str]:

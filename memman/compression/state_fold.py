@@ -59,9 +59,8 @@ class Fold:
         # Messages that call tools: they do not end a turn.
         calling = {entry.message_id for entry in leaving if entry.type == "tool_call"}
         self._calling = calling - {None}
-        self._before_calls = {
-            first.id for first, second in pairwise(leaving) if second.type == "tool_call"
-        }
+        pairs = pairwise(leaving)
+        self._before_calls = {first.id for first, second in pairs if second.type == "tool_call"}
         self._told = told
         self._steps: dict[str, Found] = {}  # the newest call of each `call_id`
         self.found: dict[tuple[str, str], Found] = {}
@@ -154,11 +153,9 @@ class Fold:
         pieces = pieces_of(text)
         labels = {label for piece in pieces if (label := exact_label(piece))}
         if labels:
-            speaker = speaker_of(entry)
-            said = [(at, item) for at, item in self.found.items() if item.section == entry.role]
-            old = [
-                at for at, item in said if item.key == speaker and exact_label(item.text) in labels
-            ]
+            kind = entry.role, speaker_of(entry)
+            said = [at for at, item in self.found.items() if (item.section, item.key) == kind]
+            old = [at for at in said if exact_label(self.found[at].text) in labels]
             for at in old:
                 del self.found[at]
         if text[0] == "<" and text[-1] == ">":  # a program's text in the user's place

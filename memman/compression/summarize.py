@@ -242,12 +242,8 @@ def _in_full(
     exchanges: Sequence[Sequence[WindowItem]], redact: Callable[[Entry], Entry] | None
 ) -> Generator[Request, Answer, list[list[Entry]]]:
     """Return the entries of exchanges, redacted, with the originals of stubs and clips."""
-    cut = [
-        item
-        for items in exchanges
-        for item in items
-        if item.compression is not None and item.entry.type != "summary"
-    ]
+    every = [item for items in exchanges for item in items]
+    cut = [item for item in every if item.compression is not None and item.entry.type != "summary"]
     answer = (yield OriginalsWanted(tuple(cut))) if cut else ()
     found = dict(zip(cut, answer, strict=True)) if isinstance(answer, Sequence) else {}
     full = [

@@ -108,6 +108,5 @@ def is_firm(piece: str) -> bool:
     if _is_rule(piece) or _TAG.match(piece):
         return True
     found = _LABEL.match(piece)
-    return found is not None and (
-        found["label"].isupper() or found["label"].lower() in _words_in("label_words.txt")
-    )
+    label = found["label"] if found else ""
+    return label.isupper() or label.lower() in _words_in("label_words.txt")

@@ -158,12 +158,8 @@ class Group(msgspec.Struct, frozen=True, eq=False, gc=False):
     def of(cls, items: Iterable[Item], status: GroupStatus) -> Group:
         """Return a group of these items with their totals."""
         listed = tuple(items)
-        return cls(
-            listed,
-            status,
-            sum(item.tokens for item in listed),
-            sum(item.entry is not None for item in listed),
-        )
+        tokens = sum(item.tokens for item in listed)
+        return cls(listed, status, tokens, sum(item.entry is not None for item in listed))
 
     @property
     def window_items(self) -> list[WindowItem]:
@@ -196,16 +192,14 @@ class View(msgspec.Struct, frozen=True, gc=False):
     def of(cls, groups: Iterable[Group]) -> View:
         """Return a view of these groups with their totals."""
         listed = tuple(groups)
-        return cls(
-            listed, sum(group.tokens for group in listed), sum(group.entries for group in listed)
-        )
+        tokens = sum(group.tokens for group in listed)
+        return cls(listed, tokens, sum(group.entries for group in listed))
 
     @property
     def old_entries(self) -> int:
         """The number of old entries, without earlier summaries."""
-        return sum(
-            group.entries for group in self.groups if group.status == "old" and not group.is_summary
-        )
+        old = [group for group in self.groups if group.status == "old" and not group.is_summary]
+        return sum(group.entries for group in old)
 
     @property
     def changed(self) -> bool:

@@ -9,6 +9,7 @@ from memman.compression.view import EntryFactory, Goal, Group, Item, View
 
 _LEAST_SHARE: Final = 16  # of a target, one part: a smaller clip is not worth it
 _LEAST_CLIP: Final = 48  # tokens
+_FIRST: Final = ("protected", "newest")  # they come before what is new
 _CLIPPED: Final = ("tool_result", "message", "context")
 # Replacements whose originals are in the window, or are in a summary.
 _COPIES: Final = ("fold", "summary")
@@ -32,11 +33,7 @@ def withdrawn(before: View, after: View, goal: Goal, room: int, make_entry: Entr
         return after
     originals = {id(group.window_items[0]): group for group in before.groups if group.window_items}
     groups = list(after.groups)
-    # What is protected comes before what is new.
-    order = sorted(
-        range(len(groups)),
-        key=lambda number: (groups[number].status not in ("protected", "newest"), -number),
-    )
+    order = sorted(range(len(groups)), key=lambda n: (groups[n].status not in _FIRST, -n))
     entries = 1 << 60 if goal.entries is None else goal.entries - after.entries
     for most in (goal.budget.entry_tokens, room):
         missing = False  # a newer exchange
