@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
@@ -28,19 +28,16 @@ from memman.runtime.base import USE_ASYNC, Runtime, close_awaitable, is_async_ca
 
 OUTLINE: Final = "outline"
 COMMAND: Final = "cmd:"
-# The distributions of known names.
-_DISTRIBUTIONS: Final = {
-    "anthropic": "memman-anthropic",
-    "bedrock": "memman-bedrock",
-    "google": "memman-google",
-    "openai": "memman-openai",
-}
+# Known names; each has the distribution memman-NAME.
+_PROVIDERS: Final = ("anthropic", "bedrock", "google", "openai")
 _CLOUDS: Final = ("anthropic", "azure", "bedrock", "gemini", "openai", "vertex_ai")
-_KNOWN: Final = ", ".join(("cmd:PROGRAM ARGS", *(f"{name}:MODEL" for name in _DISTRIBUTIONS)))
+_KNOWN: Final = ", ".join(("cmd:PROGRAM ARGS", *(f"{name}:MODEL" for name in _PROVIDERS)))
 _NOT_BY_A_SESSION: Final = (
     "a session's own settings may not name a command to run; name it where the manager is made: "
     "summarizer=, set_summarize_callback() or the manager's config"
 )
+
+_FIELDS: Final = get_type_hints(SummaryReply)
 
 Limits = Callable[[str | None], tuple[int, int, int] | None]
 
@@ -159,10 +156,8 @@ class Summarizers:
             return self._given
         if name is None:
             return None
-        return self._refusing if _is_strangers_command(name, managers) else self._found(name)
-
-    def _found(self, name: str) -> Asker | None:
-        """Return the summarizer of a stored name, or one that fails with the reason."""
+        if _is_strangers_command(name, managers):
+            return self._refusing
         if name in self._named or name not in self._missing:
             try:
                 return self.named(name)
@@ -257,16 +252,6 @@ def _plain(text: str) -> str:
     return text if type(text) is str else str.__str__(text)
 
 
-_FIELDS: Final[dict[str, Any]] = {
-    "text": str,
-    "model": str | None,
-    "usage": SummaryUsage | None,
-    "truncated": bool,
-    "refused": bool,
-    "calls_tool": bool,
-}
-
-
 def _is_usage(usage: SummaryUsage) -> bool:
     counts = msgspec.structs.astuple(usage)
     sound = all(type(count) is int and 0 <= count <= MOST_TOKENS for count in counts)
@@ -277,11 +262,11 @@ def _is_usage(usage: SummaryUsage) -> bool:
 def _not_found(name: str, plugins: Plugins) -> str:
     """Return why a name has no summarizer, and the fix."""
     head, colon, _ = name.partition(":")
-    if head not in _DISTRIBUTIONS:
+    if head not in _PROVIDERS:
         return f"no installed plugin has a summarizer for {name!r}; known names are {_KNOWN}, {OUTLINE}"
     if not colon:
         return f"{name!r} names no model; write {head}:MODEL"
-    distribution = _DISTRIBUTIONS[head]
+    distribution = f"memman-{head}"
     faults = [info.error for info in plugins.found if info.distribution == distribution]
     if not faults:
         limited = (

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -161,11 +162,8 @@ def _left(ends: float | None) -> float | None:
 
 def _fed(stream: Any, prompt: bytes) -> None:
     """Write the prompt; a program may ignore the rest of it."""
-    try:
-        with stream:
-            stream.write(prompt)
-    except BrokenPipeError:
-        return
+    with suppress(BrokenPipeError), stream:
+        stream.write(prompt)
 
 
 def _read(stream: Any) -> bytes:
