@@ -100,9 +100,8 @@ class BlockPrices:
         elif price.by == "cipher":
             costs = [ceil(price.rate * max(0, len(text) - price.beyond)) for text in texts]
         elif price.by in ("text", "json"):
-            costs = [
-                self._count(value if isinstance(value, str) else as_json(value)) for value in values
-            ]
+            read = (value if isinstance(value, str) else as_json(value) for value in values)
+            costs = list(map(self._count, read))
         else:
             costs = [round(price.rate) for _ in values]
         return sum(costs) if costs else None

@@ -164,9 +164,8 @@ def _merged(path: str | None) -> dict[str, ModelInfo]:
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
-    return msgspec.json.decode(
-        (Path(__file__).parent / "model_limits.json").read_bytes(), type=_Table
-    )
+    data = Path(__file__).with_name("model_limits.json").read_bytes()
+    return msgspec.json.decode(data, type=_Table)
 
 
 @lru_cache(maxsize=8_192)

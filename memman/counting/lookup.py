@@ -105,9 +105,8 @@ class Models:
     def _prices(self, model: str) -> Prices | None:
         """Return a model's prices: those of its limits, or a plugin's; None if unknown."""
         info = self.info(model)
-        if info is not None and info.prices is not None:
-            return info.prices
-        return self._answer("memman_prices", self.ref(model), Prices)
+        known = None if info is None else info.prices
+        return known or self._answer("memman_prices", self.ref(model), Prices)
 
     def _answer(
         self, hook: str, model: Any, kind: type[T], is_sound: Callable[[T], bool] | None = None

@@ -82,10 +82,8 @@ def units_in(data: bytes, by: Unit, declared: str = "") -> float:
     """Return the number of pages of a document, or of seconds of sound or video."""
     if by == "pages":
         # The page tree of a newer PDF is in compressed streams.
-        packed = [
-            _unpacked(data[found.end() : found.end() + _MOST_UNPACKED])
-            for found in _PACKED.finditer(data)
-        ]
+        starts = (found.end() for found in _PACKED.finditer(data))
+        packed = [_unpacked(data[at : at + _MOST_UNPACKED]) for at in starts]
         objects = b"\n".join([data, *packed])
         stated = max((int(one or other) for one, other in _COUNT.findall(objects)), default=0)
         return stated or len(_PAGE.findall(objects)) or max(1, ceil(len(data) / _PAGE_BYTES))

@@ -192,11 +192,10 @@ def _sayings(error: BaseException | str) -> Iterator[tuple[str, int | None]]:
     current: BaseException | None = error
     while current is not None and current not in seen and len(seen) < _DEEPEST:
         seen.append(current)
-        status = _status(current)
         body = _body(current)
         numbers = _llama_cpp(body)
         # The body's code belongs to its message: either may be the one that identifies an overflow.
-        yield " ".join(dict.fromkeys((*_strings(body), str(current), *numbers))), status
+        yield " ".join(dict.fromkeys((*_strings(body), str(current), *numbers))), _status(current)
         current = current.__cause__  # an error that was handled at the time is unrelated
 
 

@@ -141,9 +141,7 @@ def _match(spec: CounterSpec, model: ModelRef) -> int:
         return 0
 
 
-def _candidate(
-    spec: CounterSpec, match: int, *, chosen: bool = False, reason: str = ""
-) -> Candidate:
+def _candidate(spec: CounterSpec, match: int, *, reason: str, chosen: bool = False) -> Candidate:
     return Candidate(
         name=spec.name,
         match=match,

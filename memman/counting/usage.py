@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import asdict, astuple
-from msgspec.structs import replace as _with
+from msgspec.structs import asdict, astuple, replace
 
 from memman.display import safe_repr, warn_once
 from memman.entries import MOST_TOKENS, check_model
@@ -73,7 +72,7 @@ def usage_of(
         **asdict(first) | {"model": first.model or model},
         cleared_tokens=cleared,
         response=response,
-        others=tuple(_with(call, model=call.model or model) for call in others),
+        others=tuple(replace(call, model=call.model or model) for call in others),
     )
 
 
@@ -108,7 +107,7 @@ def given_tokens(usage: Any, **numbers: int | None) -> tuple[BilledTokens, ...]:
         return billed_tokens(usage)
     found = {name: _number(name, value) for name, value in given.items()}
     total = found.pop("total_tokens", 0)
-    return (_with_whole_input(_with(BilledTokens(), **found), total, apart=False),)
+    return (_with_whole_input(replace(BilledTokens(), **found), total, apart=False),)
 
 
 def billed_tokens(usage: Any) -> tuple[BilledTokens, ...]:
@@ -140,7 +139,7 @@ def _calls(whole: BilledTokens, parts: Any, shape: UsageShape) -> tuple[BilledTo
         )
     listed = [(part.get("type"), _named(part, shape)) for part in map(_plain, parts)]
     asked = next((call.model for kind, call in listed if kind == "message"), None)
-    calls = [_with(call, model=None if call.model == asked else call.model) for _, call in listed]
+    calls = [replace(call, model=None if call.model == asked else call.model) for _, call in listed]
     requests = [number for number, (kind, _) in enumerate(listed) if kind in _REQUESTS]
     first = calls.pop(requests[-1]) if requests else whole  # a request that is not listed, if any
     return first, *calls
@@ -148,7 +147,7 @@ def _calls(whole: BilledTokens, parts: Any, shape: UsageShape) -> tuple[BilledTo
 
 def _named(part: Mapping[str, Any], shape: UsageShape) -> BilledTokens:
     model = part.get("model")
-    return _with(_read(part, shape), model=None if model is None else check_model(model))
+    return replace(_read(part, shape), model=None if model is None else check_model(model))
 
 
 def _plain(usage: Any) -> Mapping[str, Any]:
@@ -226,7 +225,7 @@ def _with_whole_input(call: BilledTokens, total: int, apart: bool) -> BilledToke
         beside = cached if cached > given else 0
     elif not total or beside not in (read, cached):
         beside = cached if apart else 0
-    return _with(call, input_tokens=given + beside)
+    return replace(call, input_tokens=given + beside)
 
 
 def _number(key: str, value: Any) -> int:

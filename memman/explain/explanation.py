@@ -186,10 +186,8 @@ def _prospect(
 
 
 def _would(plan: CompressionPlan) -> str:
-    return (
-        f"about {plan.tokens_before:,} -> {plan.tokens_after:,} tokens and "
-        f"{plan.entries_before:,} -> {plan.entries_after:,} entries"
-    )
+    tokens = f"about {plan.tokens_before:,} -> {plan.tokens_after:,} tokens"
+    return f"{tokens} and {plan.entries_before:,} -> {plan.entries_after:,} entries"
 
 
 def _context(trigger: Trigger) -> str:

@@ -55,12 +55,8 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
 def shares_of(window: Window) -> Shares:
     """Return the shares of a window's items."""
-    named = {
-        item.result.entry.id: item.entry.name
-        for exchange in window.exchanges
-        for item in exchange.items
-        if item.result is not None
-    }
+    paired = [item for exchange in window.exchanges for item in exchange.items]
+    named = {item.result.entry.id: item.entry.name for item in paired if item.result is not None}
     tools: dict[str, Share] = {}
     sources: dict[str, Share] = {}
     types: dict[EntryType | Literal["state"], int] = {}
