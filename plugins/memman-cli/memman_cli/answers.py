@@ -21,7 +21,7 @@ from memman.formats.rules import Violation
 from memman.plugins import PluginInfo
 from memman.protocols import FeedItem, ModelInfo, ModelRef, Prices, SessionInfo
 from memman.records import Replacement
-from memman.results import Hit, SessionStats
+from memman.results import Hit, Recalled, SessionStats
 from memman.spend import Spend
 from memman_cli.explain import Comparison, Trace
 from memman_cli.output import write_json
@@ -110,11 +110,15 @@ class DiffAnswer(Answer, frozen=True, kw_only=True, tag="diff"):
 
 
 class WhyAnswer(Answer, frozen=True, kw_only=True, tag="why"):
-    """`memman why`: the entries with a text, their replacements, and its places in the window."""
+    """`memman why`: the entries with a text, their replacements, and its places in the window.
+
+    `recalled` are the texts of the next context that quote one of these entries.
+    """
 
     session_id: str
     settings: Effective
     trace: Trace
+    recalled: tuple[Recalled, ...] = ()
 
 
 class UndoAnswer(Answer, frozen=True, kw_only=True, tag="undo"):

@@ -214,10 +214,20 @@ def why(session: str, text: str, model: str | None, budget: int | None, as_json:
     opened = load(session, model, budget)
     history = opened.history
     traced = trace(history, text)
+    there = {found.entry.address for found in traced.found}
+    made = opened.memory.explain(opened.id).recalled
+    recalled = tuple(each for each in made if not there.isdisjoint(each.addresses))
     if as_json:
-        write_answer(WhyAnswer(session_id=opened.id, settings=opened.effective, trace=traced))
+        write_answer(
+            WhyAnswer(
+                session_id=opened.id, settings=opened.effective, trace=traced, recalled=recalled
+            )
+        )
     elif traced.found or traced.survives:
         _show_trace(traced, statuses_of(history), session)
+        display.print_lines(
+            display.open_console(), [harmless(f"recalled: {each}") for each in recalled]
+        )
         note(str(opened.effective))
     if not traced.found and not traced.survives:
         entries = entries_of(len(history.entries))

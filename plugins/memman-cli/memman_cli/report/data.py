@@ -34,7 +34,7 @@ from memman.records import (
     UsageReported,
     ids_retracted_by,
 )
-from memman.results import SessionStats
+from memman.results import Recalled, SessionStats
 from memman.window import ActiveState
 from memman_cli.explain import KeptIn, Survival, SurvivingValues
 from memman_cli.report.steps import Change, Numbers, Span, Splice, changes
@@ -195,6 +195,7 @@ class Report(msgspec.Struct, frozen=True):
     blocks: list[ShownBlock]
     values: list[str]
     shares: ShownShares
+    recalled: tuple[Recalled, ...] = ()
     undo: str | None = None
     content: Content = "whole"
     version: int = VERSION
@@ -232,6 +233,7 @@ def report_of(
         blocks=shown.blocks,
         values=list(shown.values),
         shares=shown.shares,
+        recalled=memory.explain(session_id).recalled if limited and change is None else (),
         undo=undo,
         content="whole" if change is None else "redacted",
     )

@@ -60,6 +60,7 @@ def without_content(report: Report) -> Report:
         steps=[_step(step) for step in report.steps],
         blocks=[ShownBlock(block.seq, block.tokens, "") for block in report.blocks],
         values=[],
+        recalled=(),
         shares=msgspec.structs.replace(
             report.shares,
             sources=[

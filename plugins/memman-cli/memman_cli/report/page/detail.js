@@ -58,6 +58,8 @@ class Detail {
       this.title(entry, at),
       this.meta(entry, at),
       ...this.content(entry, this.query.marks(entry.text)),
+      ...recalled.filter((made) => made.message_id === entry.id)
+        .map((made) => el("pre", {}, made.text)),
     ];
   }
 
@@ -77,6 +79,10 @@ class Detail {
     if (entry.call) rows.push(["Call", idOf(entry.call)]);
     if (entry.message) rows.push(["Message", idOf(entry.message)]);
     if (entry.error) rows.push(["Result", "an error"]);
+    for (const made of recalled) {
+      if (made.message_id === entry.id) rows.push(["Recalled", `${made.addresses.join(", ")} by the words ${made.words.join(", ")}`]);
+      if (made.addresses.includes(addressOf(entry))) rows.push(["Quoted", `behind ${made.message_address} in the next request`]);
+    }
     rows.push(["Id", idOf(entry.id)], ...this.restore(this.go.latest().taken.get(at)));
     return facts(rows);
   }

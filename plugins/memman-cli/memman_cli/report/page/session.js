@@ -11,7 +11,7 @@ for (const block of document.querySelectorAll("script[data-name]")) {
   if (block.dataset.name === "about") report = read;
   else for (const each of read) lists[block.dataset.name].push(each);
 }
-const { head, stats, usage, limits, shares } = report;
+const { head, stats, usage, limits, shares, recalled } = report;
 
 // Where an entry is in the log: one that a compression made has the compression's place and its own number there.
 const addressOf = (entry) => `#${entry.seq}${entry.replacement ? `.${entry.replacement}` : ""}`;
