@@ -558,7 +558,7 @@ def test_target_above_the_trigger_error_names_both(verb: str) -> None:
     memory = conversation(config=MemoryConfig(max_tokens=9_000))
     refused(
         InvalidInput,
-        "target_tokens=9001 is above the trigger of 9000 tokens",
+        "target_tokens=9001 is above the trigger, max_tokens=9000",
         lambda m: getattr(m, verb)("s", target_tokens=9_001),
         memory,
     )

@@ -40,8 +40,9 @@ def manager(summarizer: Any = None, clock: Any = None, **settings: Any) -> Memor
         counter="chars4",
         summarizer=summarizer,
         clock=clock or ticking(),
-        # The reference knows no prompt cache, and this clock makes each reading a minute later.
-        config=MemoryConfig(cache_ttl=None, **settings),
+        # The reference knows no prompt cache, and this clock makes each reading a minute later. It recalls
+        # nothing by itself.
+        config=MemoryConfig(cache_ttl=None, recall_ratio=0, **settings),
     )
 
 

@@ -30,7 +30,7 @@ from memman import (
     events,
 )
 from memman import config as settings_of
-from memman.compression import clip_large, clip_rest
+from memman.compression import clip_large, clip_rest, drop_oldest
 from memman.config import resolve_budget
 from memman.formats.rules import check
 from memman.testing import FakeClock, ScriptedSummarizer, record_events
@@ -732,6 +732,27 @@ def setting_state_ratio() -> None:
         memory.compress(S)
         blocks.append(memory.build_context(S).breakdown.get("state", 0))
     assert blocks[0] == 0 < blocks[1] < blocks[2]
+
+
+def _recalled(**settings: Any) -> str:
+    """Return what a context recalls of a message and of a tool's result that are gone."""
+    memory = manager(max_tokens=400, strategy=(drop_oldest,), state_ratio=0, **settings)
+    memory.add_user_message(S, "alpha beta gamma")
+    memory.add_tool_call(S, "read", {}, call_id="c1")
+    memory.add_tool_result(S, "read", "alpha beta delta", call_id="c1")
+    fill(memory, 60, compress=True)
+    memory.add_user_message(S, "alpha beta ?")
+    return "".join(text.text for text in memory.build_context(S).recalled)
+
+
+def setting_recall_ratio() -> None:
+    assert _recalled(recall_ratio=0) == ""
+    assert "alpha beta gamma" in _recalled(recall_ratio=0.3)
+
+
+def setting_recall_types() -> None:
+    assert "delta" not in _recalled(recall_ratio=0.3)
+    assert "alpha beta delta" in _recalled(recall_ratio=0.3, recall_types=("tool_result",))
 
 
 def setting_overhead_tokens() -> None:

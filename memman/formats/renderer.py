@@ -22,11 +22,12 @@ from memman.formats.wire.keys import with_request_keys
 from memman.formats.wire.reading import is_complete
 from memman.protocols import CachePlace, Format, Framing, Rendered, Turn
 from memman.results import Source
-from memman.window import STATE_INDEX, Window, WindowItem
+from memman.window import RECALLED_INDEX, STATE_INDEX, Window, WindowItem
 
 Price = Callable[[str], int]
 _DELIMITED = ("context", "summary", "state", "orphan")
 _EPOCH_TIME = datetime.fromtimestamp(0, UTC)
+_MADE = (STATE_INDEX, RECALLED_INDEX)  # items that are no entries
 _NO_ONE = Turn("state", ())  # says what memman adds
 _OTHER_EPOCH = -1  # of a window that may differ at any place
 _ROUNDING = 1e-6  # sums of fractions may be slightly too high
@@ -64,7 +65,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     def entries(self) -> tuple[Entry, ...]:
         """Return the entries of the window in order, with their pins."""
         items = (item for rendered in self._done for item in rendered.items)
-        return tuple(item.shown() for item in items if item.index != STATE_INDEX)
+        return tuple(item.shown() for item in items if item.index not in _MADE)
 
     def sources(self) -> tuple[Source, ...]:
         """Return the entries behind each message."""

@@ -205,10 +205,10 @@ class CompressionPolicy:
         resolved, window = self._log.resolved, self._log.window
         target_tokens, budget = request.target_tokens, resolved.budget
         if target_tokens is not None:
-            if target_tokens > budget.trigger_tokens:
+            if target_tokens > budget.max_tokens:
                 raise InvalidInput(
-                    f"target_tokens={target_tokens} is above the trigger of {budget.trigger_tokens} "
-                    "tokens: there would be nothing to do"
+                    f"target_tokens={target_tokens} is above the trigger, max_tokens="
+                    f"{budget.max_tokens}: there would be nothing to do"
                 )
             budget = self._shared.budget(resolved.config, target_tokens)
             summary_tokens = max(budget.summary_tokens, SMALLEST_SUMMARY)  # also for a small target

@@ -211,7 +211,7 @@ def with_texts(
 
 def _item_of(asking: WindowItem, recalled: Recalled, count: Callable[[str], int]) -> WindowItem:
     entry = Entry(
-        id=f"recalled:{recalled.message_id}",
+        id="",  # it is nobody's message
         type="message",
         role="user",
         content=recalled.text,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 from unittest import SkipTest
 
+from memman.compression import drop_oldest
 from memman.config import MemoryConfig
 from memman.entries import Entry, NewEntry, text_of
 from memman.formats import format_named, plain_messages
@@ -104,7 +105,7 @@ class AdapterConformance:
     """Capabilities that the framework does not have, with reasons; their laws are skipped.
 
     Names: sync, stream, native, resume, fork, rewind, cancel, retry, overflow, usage, surrogates, unknown,
-    recall, switch, events.
+    recall, switch, events, quotes.
     """
     turns: ClassVar[int] = 200
     """Turns of the long runs."""
@@ -204,6 +205,19 @@ class AdapterConformance:
         assert any("; recall #" in str(request.messages) for request in talk.model.requests), (
             "no notice names the tool: its RecallTool must exist as long as the session is used"
         )
+
+    def test_what_was_said_long_ago_comes_back_by_itself(self) -> None:
+        self._needs("quotes")
+        with self._conversation(self.budget) as talk:
+            # Without an outline, which would show the sentence.
+            talk.memory.update_config(strategy=(drop_oldest,), state_ratio=0, recall_ratio=0.2)
+            talk.say(["The staging box answers to the name amber heron."])
+            talk.play(_STREAMED)
+            assert "amber heron" not in str(talk.model.requests[-1].messages)
+            talk.say(["Which name has the staging box?"])
+            assert "amber heron" in str(talk.model.requests[-1].messages)
+            talk.check(self.budget)
+            assert "[memman recalled: " not in talk.document()
 
     # ------------------------------------------------------------ loops, threads, sessions
 

@@ -27,7 +27,7 @@ def made(**given: Any) -> tuple[MemoryManager, FakeClock]:
     arguments = {
         name: given.pop(name) for name in ("store", "summarizer", "model_info") if name in given
     }
-    config = MemoryConfig(**{"max_tokens": LIMIT, "max_entries": None} | given)
+    config = MemoryConfig(**{"max_tokens": LIMIT, "max_entries": None, "recall_ratio": 0} | given)
     return MemoryManager(counter="chars4", config=config, clock=clock, **arguments), clock
 
 
@@ -84,7 +84,11 @@ def test_reason_has_the_time_since_the_cache_expired() -> None:
 
 
 def early_at() -> int:
-    return resolve_budget(MemoryConfig(max_tokens=LIMIT), None).prepared(COLD_SHARE).max_tokens
+    return (
+        resolve_budget(MemoryConfig(max_tokens=LIMIT, recall_ratio=0), None)
+        .prepared(COLD_SHARE)
+        .max_tokens
+    )
 
 
 @pytest.mark.parametrize(

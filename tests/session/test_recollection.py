@@ -88,13 +88,13 @@ def test_what_was_said_long_ago_stands_behind_the_question() -> None:
     assert "R-4471" not in text_of(without)
     assert "R-4471" in text_of(context)
     [recalled] = context.recalled
-    question = context.entries[-2]
+    question = context.entries[-1]
     assert (recalled.message_id, recalled.message_address) == (question.id, question.address)
     assert "#3" in recalled.addresses
     assert {"room", "staging", "box"} <= {*recalled.words}
     assert context.messages[-1]["content"] == recalled.text
     assert recalled.text.splitlines()[0].startswith("[memman recalled: earlier parts of this")
-    assert context.sources[-1].entries == (f"recalled:{question.id}",)
+    assert context.sources[-1].entries == ()
     assert not context.sources[-1].unaltered
     assert context.sources[-2].unaltered
     assert context.breakdown["recalled"] == recalled.tokens
@@ -218,7 +218,7 @@ class Talk:
         self.memory = manager(kind.open())
         self.hosts: dict[str, str] = {}
         self.calls = 0
-        self.before: tuple[tuple[int, int], list[Any]] | None = None
+        self.before: tuple[tuple[int, int, bool], list[Any]] | None = None
         self.texts = 0
 
     def step(self) -> None:
@@ -276,7 +276,7 @@ class Talk:
         if context.recalled:
             assert not context.trimmed
             assert sum(context.breakdown.values()) == context.tokens.tokens
-        shape = self.shape(memory)
+        shape = (*self.shape(memory), bool(context.recalled) or self.fits(context))
         if self.before is not None and self.before[0] == shape:
             earlier = self.before[1]
             # A placeholder for an open call is replaced by its result.
@@ -285,6 +285,10 @@ class Talk:
             assert context.messages[: len(earlier)] == earlier
         self.before = shape, context.messages
         self.check_quotes(context)
+
+    def fits(self, context: Context) -> bool:
+        """Return whether texts were not left out because the window is too large for them."""
+        return context.tokens.tokens <= (1 - SHARE) * (CONFIG.max_tokens or 0)
 
     def shape(self, memory: MemoryManager) -> tuple[int, int]:
         log = memory._core.sessions.get("s").log
