@@ -5,6 +5,8 @@
 - LoCoMo: the share of questions whose evidence turns are all among the hits of `search(budget=...)`, at
   four characters a token, names of speakers included. The ranking was tuned on every second dialogue; the
   goals are for the others, which are held out.
+- LoCoMo in the context: the same questions as the newest message of a context of 4,096 tokens, with a share
+  of it for texts that come back by themselves, and without.
 - MemDaily (https://github.com/nuster1128/MemSim; FOLDER is its
   `data_generation/final_dataset/messages_and_QAs`): Chinese messages of one person, and questions of six
   kinds about them. The share of a question's messages among the first five hits.
@@ -528,6 +530,7 @@ def measure(sizes: Sizes, data: Path, folder: Path, memdaily: Path | None = None
     recorded, locomo = data / "trajectories.jsonl.gz", data / "locomo.public.jsonl.gz"
     if locomo.is_file():
         measure_dialogues(found, locomo, sizes.questions)
+        measure_contexts(found, locomo, sizes.questions * _CONTEXT_EVERY)
     else:
         found.tables.append(f"note: {locomo} does not exist; evidence was not searched")
     if memdaily is not None:

@@ -9,6 +9,7 @@ message and those that follow.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -41,6 +42,8 @@ _ENOUGH: Final = 140  # tokens: a message gets half of what is left of the share
 _PART: Final = 4  # an entry gets this part of its message's room
 _LEAST_ROOM: Final = 40  # tokens, for an entry
 _CHARS_A_TOKEN: Final = 4
+_CUT_BEFORE: Final = re.compile(r"\A\S{1,20}\s")  # a part of a word
+_CUT_BEHIND: Final = re.compile(r"\s\S{1,20}\Z")
 _NOTHING: Final = Candidates(0, (), [])
 _NOT_QUOTED: Final = ("active", "retracted", "deleted", "cleared")
 
@@ -180,7 +183,11 @@ class Recollections:
             if size < _LEAST_ROOM or count(piece) <= tokens:
                 break
             size = size * 3 // 4
-        begins, ends = "... " if start else "", " ..." if start + size < len(text) else ""
+        begins, ends = "", ""
+        if start:
+            begins, piece = "... ", _CUT_BEFORE.sub("", piece)
+        if start + size < len(text):
+            ends, piece = " ...", _CUT_BEHIND.sub("", piece)
         return f"{begins}{piece.strip()}{ends}"
 
 
