@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from memman_cli.app import memman
 from memman_cli.conversion import state_of_log
-from memman_cli.log_formats import IMPORT_FORMATS, detect_log
+from memman_cli.log_formats import IMPORT_FORMATS
 from memman_cli.logs import read_log
 
 from memman import Entry, FormatError, MemoryManager, PluginNotFound
@@ -54,6 +54,12 @@ def read_items(path: Path) -> list[Any]:
 
 def shapes(entries: list[Entry]) -> list[tuple[str, str, str]]:
     return [(entry.type, entry.role, entry.text) for entry in entries]
+
+
+def detect_log(items: list[Any]) -> Any:
+    """The format that recognises the first items of a file, None for none."""
+    best = max(IMPORT_FORMATS, key=lambda form: form.detect(items))
+    return best if best.detect(items) > 0 else None
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -62,12 +62,11 @@ def _repaired(text: str) -> str:
     """Return the text with its surrogates paired or replaced."""
     if not isinstance(text, str):
         raise TypeError(f"a text to count must be a string, not {type(text).__name__}")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return (
+        text
+        if text.isascii()
+        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
 
 
 def _chunks(text: str) -> Iterator[str]:

@@ -67,7 +67,7 @@ class SurvivalFold:
         found = list(_with_ids(record))
         values = [frozenset().union(*map(self._of, ids)) for _, ids in found]
         every = frozenset().union(*values)
-        window = self._values.shown_in(item.entry for item in self.history.items)
+        window = {value for item in self.history.items for value in self._values.of(item.entry)}
         block = self.history.state.window.state
         state = self._values.standing_in(block.state.text, every) if block is not None else set()
         kept: set[str] = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final, Literal
 
 from memman.compression.words import exact_values, stands_alone
@@ -27,13 +27,6 @@ class Values:
             self._values[entry.id] = exact_values(entry.text)
         return self._values[entry.id]
 
-    def shown_in(self, entries: Iterable[Entry]) -> set[str]:
-        """Return the values in a window of these entries."""
-        found: set[str] = set()
-        for entry in entries:
-            found.update(self.of(entry))
-        return found
-
     def kept(
         self, values: Collection[str], text: str, state: set[str], window: set[str]
     ) -> dict[str, KeptIn]:
@@ -47,18 +40,15 @@ class Values:
     def standing_in(self, text: str, values: Collection[str]) -> set[str]:
         """Return the values that a text contains."""
         wanted = set(values)
-        return wanted.intersection(exact_values(text)).union(self._standing(wanted, text))
-
-    def _standing(self, values: Iterable[str], text: str) -> list[str]:
         # Most values have a word that the text lacks, which needs no search in the text.
         words = {"", *_WORD.findall(text)}
         words_of = self._words
-        return [
+        return wanted.intersection(exact_values(text)).union(
             value
-            for value in values
+            for value in wanted
             if (words_of[value] if value in words_of else self._word(value)) in words
             and stands_alone(value, text)
-        ]
+        )
 
     def _word(self, value: str) -> str:
         words = _WORD.findall(value)

@@ -68,17 +68,7 @@ def render(
         SessionNotFound: the session does not exist.
         InvalidInput: `redact` failed, or returned another entry.
     """
-    return "".join(
-        pieces(
-            memory,
-            session_id,
-            redact=redact,
-            content=content,
-            undo=undo,
-            model=model,
-            limited=limited,
-        )
-    )
+    return "".join(pieces(memory, session_id, redact, content, undo, model, limited))
 
 
 def write(
@@ -97,15 +87,7 @@ def write(
     Only the file's owner can read it. It is written whole or not at all; a symbolic link is replaced. The
     other arguments are those of `render`. Also raises `OSError`.
     """
-    made = pieces(
-        memory,
-        session_id,
-        redact=redact,
-        content=content,
-        undo=undo,
-        model=model,
-        limited=limited,
-    )
+    made = pieces(memory, session_id, redact, content, undo, model, limited)
     with replacing(Path(path)) as file:
         return sum(file.write(piece.encode()) for piece in made)
 
@@ -113,7 +95,6 @@ def write(
 def pieces(
     memory: MemoryManager,
     session_id: str,
-    *,
     redact: Redact | None = None,
     content: bool = True,
     undo: str | None = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 
@@ -89,15 +88,11 @@ def _step(step: ShownStep) -> ShownStep:
         step,
         reason="",
         replacements=[msgspec.structs.replace(item, kept={}) for item in step.replacements],
-        changes=_changes(step),
+        changes={
+            key: value
+            if key in _NAMES or isinstance(value, bool | int | float | None)
+            else "left out"
+            for key, value in step.changes.items()
+            if step.kind != "described"  # the names are the caller's, too
+        },
     )
-
-
-def _changes(step: ShownStep) -> dict[str, Any]:
-    if step.kind == "described":  # the names are the caller's, too
-        return {}
-    return {key: _setting(key, value) for key, value in step.changes.items()}
-
-
-def _setting(key: str, value: Any) -> Any:
-    return value if key in _NAMES or isinstance(value, bool | int | float | None) else "left out"
