@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from memman.display import warn_once
 from memman.errors import StoreError
 from memman.protocols import (
     Appended,
@@ -23,17 +23,12 @@ from memman.protocols import (
     StoredItem,
 )
 from memman.records import Record
-from memman.stores.rows import UNREADABLE
-from memman_postgres import index, steps
+from memman_postgres import erasure, index, steps, tables
 from memman_postgres import search as searching
 from memman_postgres.answers import AsyncConnection
 from memman_postgres.attempts import Attempts
-from memman_postgres.database import SNAPSHOT, WRITE, Database, is_open
-from memman_postgres.steps import Step
-
-T = TypeVar("T")
-
-logger = logging.getLogger("memman")
+from memman_postgres.database import Database, is_open, logger
+from memman_postgres.transactions import INDEX_SNAPSHOT, INDEX_WRITE, SNAPSHOT, WRITE, Step, T
 
 
 class AsyncPostgresStore(Database):
@@ -48,8 +43,6 @@ class AsyncPostgresStore(Database):
         super().__init__(url, **settings)
         self._opening: asyncio.Lock | None = None
         self._pool: AsyncConnectionPool[AsyncConnection] | None = None
-        self._pid = 0
-        self._closed = False
 
     async def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
@@ -73,10 +66,8 @@ class AsyncPostgresStore(Database):
         expect_head: int | None = None,
     ) -> Appended:
         """Append records and replace the window, if the epoch is unchanged."""
-        return await self._run(
-            WRITE,
-            lambda: steps.commit(session_id, epoch, records, window, floor, expect_head),
-        )
+        step = partial(steps.commit, session_id, epoch, records, window, floor, expect_head)
+        return await self._run(WRITE, step)
 
     async def load(self, session_id: str) -> Snapshot | None:
         """Return the session's snapshot."""
@@ -114,26 +105,26 @@ class AsyncPostgresStore(Database):
         ids: frozenset[str],
     ) -> Appended:
         """Commit a deletion and overwrite payloads; VACUUM then removes the old rows from the files."""
-        return await self._run(
-            WRITE,
-            lambda: steps.commit(session_id, epoch, (record,), window, floor, None, ids),
-        )
+        step = partial(steps.commit, session_id, epoch, (record,), window, floor, None, ids)
+        return await self._delete(step)
 
     async def search(self, request: SearchRequest) -> Candidates:
         """Return entries that contain some of the terms; indexes missing entries first.
 
-        What cannot be indexed, for a missing right or a full disk, is read instead.
+        What cannot be indexed, for a lock, a missing right or a full disk, is read instead. So are all
+        records if the index is damaged; it is made again.
         """
         progress = index.Progress()
         try:
             while not progress.done:
-                progress = await self._run(WRITE, partial(index.catch_up, request, progress))
-            return await self._run(SNAPSHOT, lambda: searching.search(request))
+                progress = await self._run(INDEX_WRITE, partial(index.catch_up, request, progress))
         except StoreError as error:
             logger.info("the search index was not continued: %s", error)
         try:
-            return await self._run(SNAPSHOT, lambda: searching.search(request, is_current=False))
-        except StoreError:
+            step = partial(searching.search, request, is_current=progress.done)
+            return await self._run(INDEX_SNAPSHOT, step)
+        except StoreError as error:
+            logger.info("the search index was not used: %s", error)
             return await self._run(SNAPSHOT, lambda: searching.scanned(request, behind_index=False))
 
     async def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
@@ -142,8 +133,17 @@ class AsyncPostgresStore(Database):
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session with its log."""
-        found: set[int] = set()
-        return await self._run(WRITE, lambda: steps.delete(session_id, found))
+        return await self._delete(partial(steps.delete, session_id, set()))
+
+    async def _delete(self, step: Callable[[], Step[T]]) -> T:
+        """Delete from the log, and remove the words of this and earlier deletions from the index."""
+        deleted = await self._run(WRITE, step)
+        try:
+            if await self._run(None, erasure.marked):
+                await self._run(INDEX_WRITE, erasure.remove_marked)
+        except StoreError as error:
+            self._warn_of_words(error)
+        return deleted
 
     async def close(self) -> None:
         """Close the connections. Any other later call raises `StoreError`."""
@@ -160,8 +160,10 @@ class AsyncPostgresStore(Database):
                 async with pool.connection() as connection:
                     with self._using(connection):
                         return await _adrive(connection, begin, step())
-            except UNREADABLE as error:
-                raise self._unreadable(error) from None  # the cause quotes the unreadable text
+            except index.IndexDamaged as error:
+                warn_once("memman", f"{self._where()}: {error}; records are read instead")
+                await self._run(INDEX_WRITE, tables.remake_index)
+                raise
             except (psycopg.Error, PoolTimeout) as error:
                 pause = attempts.pause_after(error)
                 if pause is None:
@@ -182,14 +184,10 @@ class AsyncPostgresStore(Database):
                 # Tables are created once, so the sync code does it on a thread.
                 await asyncio.to_thread(self._set_up)
                 pool = AsyncConnectionPool(
-                    self._url,
-                    min_size=1,
-                    max_size=self._size,
                     connection_class=AsyncConnection,
                     configure=self._configure,
-                    kwargs=self._settings,
-                    timeout=self._timeout,
                     open=False,
+                    **self._pooled,
                 )
                 await pool.open()
                 self._pool, self._pid = pool, os.getpid()
@@ -200,20 +198,25 @@ class AsyncPostgresStore(Database):
 
 
 async def _adrive(connection: psycopg.AsyncConnection[Any], begin: str | None, step: Step[T]) -> T:
-    rows: Any = None
+    resume: Callable[[Any], Any] = step.send
+    answer: Any = None
     try:
         if begin is not None:
             await connection.execute(begin.encode())
         while True:
             try:
-                statement, arguments = step.send(rows)
+                statement, arguments = resume(answer)
             except StopIteration as end:
                 if begin is not None:
                     await connection.execute(b"COMMIT")
                 value: T = end.value
                 return value
-            cursor = await connection.execute(statement.encode(), arguments)
-            rows = await cursor.fetchall() if cursor.description else []
+            try:
+                cursor = await connection.execute(statement.encode(), arguments)
+                rows = await cursor.fetchall() if cursor.description else []
+                resume, answer = step.send, rows
+            except psycopg.Error as error:
+                resume, answer = step.throw, error
     except BaseException:
         if is_open(connection):
             await connection.execute(b"ROLLBACK")

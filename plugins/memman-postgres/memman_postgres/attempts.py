@@ -34,7 +34,7 @@ class Attempts:
             return None  # it has waited for `timeout`
         if connection_broke(error):
             self.broken = error
-        elif getattr(error, "sqlstate", None) not in _COLLISIONS:
+        elif not is_temporary(error):
             return None
         # Random, so that workers that collided do not collide again.
         pause = self._pause * random.uniform(0.5, 1)  # noqa: S311 - no secret
@@ -50,6 +50,11 @@ def connection_broke(error: Exception) -> bool:
     if state is None:
         return isinstance(error, psycopg.OperationalError)
     return state in _ENDINGS or state.startswith("08")
+
+
+def is_temporary(error: Exception) -> bool:
+    """Return whether the same transaction may be run again: it collided, or its connection is gone."""
+    return connection_broke(error) or getattr(error, "sqlstate", None) in _COLLISIONS
 
 
 _TENANT = (
@@ -78,7 +83,7 @@ _ADVICE: tuple[tuple[type[psycopg.Error], str], ...] = (
 
 def advice(error: Exception) -> str:
     """Return the end of an error's message: the way out."""
-    if connection_broke(error) or getattr(error, "sqlstate", None) in _COLLISIONS:
+    if is_temporary(error):
         return AGAIN
     if "memman.tenant" in str(error):
         return _TENANT

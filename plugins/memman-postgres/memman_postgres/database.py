@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
@@ -11,17 +12,17 @@ from psycopg_pool import PoolTimeout
 
 from memman.errors import StoreBusy, StoreError, StoreFull
 from memman.providers import safe_repr
-from memman.stores.rows import UnknownRecord
+from memman.stores.rows import UNREADABLE, UnknownRecord
 from memman.stores.settings import check_choice, check_seconds, check_switch, check_whole
 from memman_postgres.answers import Connection
 from memman_postgres.attempts import AGAIN, TOO_LONG, advice, said
+from memman_postgres.index import IndexDamaged
 from memman_postgres.tables import VERSION, made_ready
 
+logger = logging.getLogger("memman")
 Durability = Literal["fast", "full"]
 
 _URL = "postgresql://user:password@host:port/database"
-WRITE = "BEGIN"
-SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
 class Database:
@@ -49,6 +50,8 @@ class Database:
         self._answer_timeout = answer_timeout
         self._size = pool_size
         self._in_use: set[int] = set()
+        self._pid = 0  # of the process that opened the pool
+        self._closed = False
         self._timeout = timeout
         self._create = create
         self._settings: dict[str, Any] = {
@@ -99,14 +102,28 @@ class Database:
         error = broken or error
         raise StoreError(f"PostgreSQL failed on {where}: {said(error)}{advice(error)}") from error
 
+    @property
+    def _pooled(self) -> dict[str, Any]:
+        """The arguments of a pool of either kind."""
+        sizes = {"min_size": 1, "max_size": self._size}
+        return {"conninfo": self._url, "kwargs": self._settings, "timeout": self._timeout, **sizes}
+
     @contextmanager
     def _using(self, connection: Any) -> Iterator[None]:
-        """Note that a connection of the pool is in use."""
+        """Note that a connection of the pool is in use; raise `StoreError` for an unreadable record."""
         self._in_use.add(id(connection))
         try:
             yield
+        except UNREADABLE as error:
+            raise self._unreadable(error) from None  # the cause quotes the unreadable text
         finally:
             self._in_use.discard(id(connection))
+
+    def _warn_of_words(self, error: StoreError) -> None:
+        """Warn that a deletion could not change the index, unless it was made again without words."""
+        if not isinstance(error, IndexDamaged):
+            pending = "words of deleted entries are in the search index until a later deletion erases them"
+            logger.warning("%s: %s", pending, error)
 
     def _unreadable(self, error: Exception) -> StoreError:
         """Return the error for a record that cannot be read, without quoting it."""

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 import msgspec
+import psycopg
 
+from memman.errors import StoreBusy, StoreError
 from memman.protocols import SearchRequest
 from memman.records import Added
 from memman.search import in_pairs, searchable
 from memman.search.terms import SPACELESS
 from memman.stores.rows import decoded
-from memman_postgres.steps import Step
+from memman_postgres.attempts import said
+from memman_postgres.transactions import Rows, Step
 
 ALL: Final = 0
 """The number in place of a session's in the row of `memman_indexed` that is about all sessions."""
@@ -36,6 +39,9 @@ _STRIDE: Final = 300
 _MOST_WORD_BYTES: Final = 900_000  # a tsvector takes 1 MB
 _PLACE: Final = 12  # bytes of a tsvector for each word, besides its characters
 
+# Classes of SQLSTATE: wrong values, missing or other columns and tables, unreadable files and pages.
+_OF_DAMAGE: Final = ("22", "23", "42", "58", "XX")
+
 _MARK = """
 SELECT behind + pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     (SELECT upto FROM memman_indexed WHERE session = 0)
@@ -43,14 +49,15 @@ FROM memman_store
 """
 _UNINDEXED = """
 SELECT its.number FROM memman_session AS its LEFT JOIN memman_indexed AS known ON known.session = its.number
-WHERE coalesce(known.upto, 0) < its.head AND
+WHERE coalesce(known.upto, 0) <> its.head AND
 """
 _IN_ONE = f"{_UNINDEXED} its.id = %s"
 _IN_MANY = f"{_UNINDEXED} its.number > %s AND starts_with(its.id, %s) ORDER BY its.number LIMIT %s"
 _SINCE = """
 SELECT DISTINCT record.session
-FROM memman_record AS record LEFT JOIN memman_indexed AS known ON known.session = record.session
-WHERE record.position >= %s AND coalesce(known.upto, 0) < record.seq
+FROM memman_record AS record JOIN memman_session AS its ON its.number = record.session
+    LEFT JOIN memman_indexed AS known ON known.session = record.session
+WHERE record.position >= %s AND coalesce(known.upto, 0) <> its.head
 ORDER BY record.session LIMIT %s
 """
 _LOCKED = (
@@ -73,6 +80,7 @@ INSERT INTO memman_word (session, seq, words)
 SELECT session, seq,
     strip(to_tsvector('memman_english', words)) || strip(to_tsvector('pg_catalog.simple', long))
 FROM unnest(%s::bigint[], %s::bigint[], %s::text[], %s::text[]) AS given (session, seq, words, long)
+ON CONFLICT (session, seq) DO UPDATE SET words = excluded.words
 """
 _CONTINUE = """
 UPDATE memman_indexed AS known SET upto = given.upto, entries = known.entries + given.entries
@@ -81,7 +89,7 @@ WHERE known.session = given.session RETURNING known.session
 """
 _BEGIN = """
 INSERT INTO memman_indexed (session, upto, entries)
-SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])
+SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) ON CONFLICT DO NOTHING
 """
 _COUNT = "UPDATE memman_indexed SET entries = entries + %s WHERE session = 0"
 _BEGIN_ALL = """
@@ -89,6 +97,22 @@ INSERT INTO memman_indexed (session, upto, entries)
 SELECT 0, %s, coalesce(sum(entries), 0) FROM memman_indexed WHERE session <> 0 ON CONFLICT DO NOTHING
 """
 _MOVE = "UPDATE memman_indexed SET upto = %s WHERE session = 0"
+
+
+class IndexDamaged(StoreError):
+    """The content of the index is damaged, or a statement about it failed so. The log may be sound."""
+
+
+def ask(statement: str, values: Sequence[object] = ()) -> Step[Rows]:
+    """Return the rows of a statement about the index. Raises `IndexDamaged`."""
+    try:
+        return (yield statement, values)
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UniqueViolation):
+        raise  # a missing right, and a collision
+    except psycopg.Error as error:
+        if (error.sqlstate or "").startswith(_OF_DAMAGE):
+            raise IndexDamaged(f"the search index is damaged: {said(error)}") from error
+        raise
 
 
 def words_of(text: str) -> list[str]:
@@ -119,15 +143,15 @@ def plain_of(text: str) -> str:
 def catch_up(request: SearchRequest, progress: Progress) -> Step[Progress]:
     """Index a part of the records in a request's scope that the index lacks, in one transaction."""
     if request.session_id is not None:
-        stale = yield _IN_ONE, (request.session_id,)
+        stale = yield from ask(_IN_ONE, (request.session_id,))
         rest, _ = yield from _extend([number for (number,) in stale])
         return Progress(done=rest is None)
-    [(horizon, mark)] = yield _MARK, ()
+    [(horizon, mark)] = yield from ask(_MARK)
     since = progress.horizon is None and mark is not None and 0 <= horizon - mark <= _FAR
     if since:
-        stale = yield _SINCE, (mark, _MOST_SESSIONS)
+        stale = yield from ask(_SINCE, (mark, _MOST_SESSIONS))
     else:
-        stale = yield _IN_MANY, (progress.after, request.prefix, _MOST_SESSIONS)
+        stale = yield from ask(_IN_MANY, (progress.after, request.prefix, _MOST_SESSIONS))
         # Records written since the first part have later positions.
         horizon = horizon if progress.horizon is None else progress.horizon
     numbers = [number for (number,) in stale]
@@ -136,9 +160,9 @@ def catch_up(request: SearchRequest, progress: Progress) -> Step[Progress]:
         after = numbers[-1] if rest is None else rest - 1
         return Progress() if since else Progress(after=after, horizon=horizon)
     if not since and not request.prefix and mark is None:
-        yield _BEGIN_ALL, (horizon,)
+        yield from ask(_BEGIN_ALL, (horizon,))
     elif (since and (added or horizon - mark > _FAR // 10)) or (not since and not request.prefix):
-        yield _MOVE, (horizon,)
+        yield from ask(_MOVE, (horizon,))
     return Progress(done=True)
 
 
@@ -163,7 +187,9 @@ def _extend(numbers: Sequence[int]) -> Step[tuple[int | None, bool]]:
     yield "SET LOCAL synchronous_commit = off", ()  # rows that a crash loses are indexed again
     heads: dict[int, int] = dict((yield _LOCKED, (list(numbers),)))
     # Read once the rows are locked: another search may have indexed them before that.
-    known: dict[int, int] = dict((yield _KNOWN, (list(numbers),)))
+    known: dict[int, int] = dict((yield from ask(_KNOWN, (list(numbers),))))
+    if not all(upto is not None and 0 <= upto <= heads.get(n, upto) for n, upto in known.items()):
+        raise IndexDamaged("the search index is damaged: it goes beyond the log")
     parts: list[tuple[int, int, int]] = []
     room = _MOST_RECORDS
     for number, head in heads.items():
@@ -184,21 +210,24 @@ def _extend(numbers: Sequence[int]) -> Step[tuple[int | None, bool]]:
             entries[session] += 1
             rows.append((session, seq, " ".join(words), " ".join(filter(_is_long, words))))
     if rows:
-        yield _ADD, [list(column) for column in zip(*rows, strict=True)]
-    yield from _note(upto, entries)
+        yield from ask(_ADD, [list(column) for column in zip(*rows, strict=True)])
+    yield from _note(upto, entries, known)
     unfinished = (
         number for number, head in heads.items() if upto.get(number, known.get(number, 0)) < head
     )
     return next(unfinished, None), True
 
 
-def _note(upto: dict[int, int], entries: dict[int, int]) -> Step[None]:
+def _note(upto: dict[int, int], entries: dict[int, int], known: Container[int]) -> Step[None]:
     """Note the last record of each session that is indexed, and the number of entries with words."""
-    moved = yield _CONTINUE, (list(upto), list(upto.values()), list(entries.values()))
+    moved = yield from ask(_CONTINUE, (list(upto), list(upto.values()), list(entries.values())))
     new = [number for number in upto if (number,) not in moved]
+    if any(number in known for number in new):
+        raise StoreBusy("the search index was emptied at the same moment")
     if new:
-        yield _BEGIN, (new, [upto[number] for number in new], [entries[number] for number in new])
-    yield _COUNT, (sum(entries.values()),)
+        ends, counts = [upto[number] for number in new], [entries[number] for number in new]
+        yield from ask(_BEGIN, (new, ends, counts))
+    yield from ask(_COUNT, (sum(entries.values()),))
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -49,7 +49,8 @@ CREATE TABLE IF NOT EXISTS memman_record (
 CREATE INDEX IF NOT EXISTS memman_record_id ON memman_record (session, id);
 CREATE INDEX IF NOT EXISTS memman_feed ON memman_record (position, session, seq);
 
--- The entries that a record made (`effect` is 1), hid or restored (0), or retracted (2).
+-- The entries that a record made (`effect` is 1), hid or restored (0), or retracted (2). An empty id marks a session,
+-- maybe a deleted one, whose deleted words are still in the full-text index.
 CREATE TABLE IF NOT EXISTS memman_mention (
     session bigint NOT NULL,
     id text NOT NULL,
@@ -57,6 +58,8 @@ CREATE TABLE IF NOT EXISTS memman_mention (
     effect smallint NOT NULL,
     PRIMARY KEY (session, id, seq)
 ) /* PARTITION BY HASH (session) */;
+
+CREATE INDEX IF NOT EXISTS memman_mention_marks ON memman_mention (session) WHERE id = '';
 
 -- The full-text index: the words of each entry, made and continued by searches. `memman_indexed` has the last record of
 -- each session that is in it. Its row of session 0 is about all sessions: those with records at an earlier position

@@ -35,8 +35,9 @@ from memman.search.scan import (
 )
 from memman.search.terms import chosen_terms
 from memman.stores.rows import decoded
-from memman_postgres.index import ALL, WORD, plain_of, words_of
-from memman_postgres.steps import Step
+from memman_postgres.erasure import marked
+from memman_postgres.index import ALL, WORD, IndexDamaged, ask, plain_of, words_of
+from memman_postgres.transactions import Step
 
 _MOST_ROWS: Final = 2_000  # of a statement; terms that fill it are searched in pairs, too
 _MOST_PARTS: Final = 500  # rows with parts of words
@@ -50,10 +51,12 @@ Place = tuple[int, int]
 _QUERY = "plainto_tsquery('memman_english', %s)"
 _ONE = "SELECT number FROM memman_session WHERE id = %s"
 _MANY = "SELECT number FROM memman_session WHERE starts_with(id, %s)"
-_ENTRIES = (
-    "SELECT coalesce(sum(entries), 0)::bigint, to_regclass('memman_word_parts') IS NOT NULL"
-    " FROM memman_indexed WHERE session = ANY(%s)"
-)
+# Of all sessions, one row is looked for.
+_ENTRIES = """
+SELECT count(*), greatest(sum(entries), 0)::bigint, to_regclass('memman_word_parts') IS NOT NULL,
+    (SELECT count(words) FROM (SELECT words FROM memman_word WHERE {} true {}) AS its)
+FROM memman_indexed WHERE session = ANY(%s)
+"""
 # With a plain join the planner may read every record.
 _FOUND = """
 SELECT (SELECT id FROM memman_session WHERE number = place.session), session, seq,
@@ -78,13 +81,14 @@ _NO_PARTS = (
 class _Scope(msgspec.Struct, frozen=True):
     """The rows of `memman_word` in scope: a condition and its values; about how many entries they are.
 
-    `has_parts` is whether parts of words have an index.
+    `has_parts` is whether parts of words have an index, and `is_known` whether all sessions are in it.
     """
 
     condition: str
     values: tuple[object, ...]
     entries: int
     has_parts: bool
+    is_known: bool
 
 
 class _Term(msgspec.Struct, frozen=True):
@@ -134,7 +138,7 @@ def search(request: SearchRequest, is_current: bool = True) -> Step[Candidates]:
         for column, count in zip(columns, matches.counts, strict=True)
     )
     answer = Candidates(scope.entries, counts, found, more=len(best) == request.limit)
-    if is_current:
+    if is_current and scope.is_known:
         return answer
     return joined(request, answer, (yield from scanned(request, behind_index=True)))
 
@@ -144,7 +148,10 @@ def scanned(request: SearchRequest, *, behind_index: bool) -> Step[Candidates]:
     where, value = "its.id = %s", request.session_id
     if value is None:
         where, value = "starts_with(its.id, %s)", request.prefix
-    rows = yield _BEHIND.format(*(_OF_INDEX if behind_index else ("", "0")), where), (value,)
+    if behind_index:
+        rows = yield from ask(_BEHIND.format(*_OF_INDEX, where), (value,))
+    else:
+        rows = yield _BEHIND.format("", "0", where), (value,)
     return scan(request, ((name, *decoded(seq, payload)) for name, seq, payload in rows))
 
 
@@ -154,7 +161,7 @@ def _chosen(scope: _Scope, terms: Sequence[_Term]) -> Step[list[_Term]]:
     some = f"(SELECT count(*) FROM (SELECT 1 FROM memman_word WHERE {scope.condition}"  # noqa: S608 - our own words
     some += f" words @@ {_QUERY} LIMIT {MOST_COUNTED}) AS hit)"
     values = [value for term in known for value in (*scope.values, term.words)]
-    [counts] = yield f"SELECT {', '.join([some] * len(known))}", values
+    [counts] = yield from ask(f"SELECT {', '.join([some] * len(known))}", values)
     by_text = dict(zip((term.text for term in known), counts, strict=True))
     chosen = chosen_terms([term.text for term in terms], lambda text: by_text.get(text, 0))
     nothing = {"words": "", "parts": (), "pattern": None}
@@ -190,16 +197,19 @@ class _Matches:
 
 
 def _scope_of(request: SearchRequest) -> Step[_Scope]:
-    numbers, condition = [ALL], ""
+    numbers, condition, most = [ALL], "", "LIMIT 1"
     values: tuple[object, ...] = ()
     if request.session_id is not None:
         numbers = [number for (number,) in (yield _ONE, (request.session_id,))]
-        condition, values = "session = %s::bigint AND ", (numbers[0] if numbers else ALL,)
+        condition, values, most = "session = %s::bigint AND ", ([*numbers, ALL][0],), ""
     elif request.prefix:
         numbers = [number for (number,) in (yield _MANY, (request.prefix,))]
-        condition, values = "session = ANY(%s::bigint[]) AND ", (numbers,)
-    [(entries, has_parts)] = yield _ENTRIES, (numbers,)
-    return _Scope(condition, values, entries, has_parts)
+        condition, values, most = "session = ANY(%s::bigint[]) AND ", (numbers,), ""
+    statement = _ENTRIES.format(condition, most)
+    [(known, entries, has_parts, rows)] = yield from ask(statement, (*values, numbers))
+    if rows != entries and not (most and rows >= (entries > 0)):
+        raise IndexDamaged(f"the search index is damaged: it has {rows} of {entries} entries")
+    return _Scope(condition, values, entries, has_parts, known == len(numbers))
 
 
 def _term(text: str) -> _Term:
@@ -239,7 +249,7 @@ def _match_words(
         return 0
     flags, flag_values = _flags(terms)
     wanted = " || ".join(f"({' && '.join([_QUERY] * len(group))})" for group in groups)
-    found = yield (
+    found = yield from ask(
         f"WITH hit AS (SELECT session, seq, {flags} AS whole FROM memman_word"  # noqa: S608 - our own words
         f" WHERE {scope.condition} words @@ ({wanted}) LIMIT {_MOST_ROWS})"
         " SELECT whole, count(*), (array_agg(session ORDER BY seq DESC, session))[1:%s],"
@@ -276,7 +286,7 @@ def _find_parts(
     conditions = [f"({' AND '.join(['words::text LIKE %s'] * len(each))})" for each in parts_of]
     patterns = [f"%{part}%" for each in parts_of for part in each]
     flags, flag_values = _flags(terms)
-    found = yield (
+    found = yield from ask(
         f"SELECT session, seq, {flags}, ARRAY[{', '.join(conditions)}] FROM memman_word"  # noqa: S608 - our own words
         f" WHERE {scope.condition} ({' OR '.join(conditions)}) LIMIT {_MOST_PARTS}",
         (*flag_values, *patterns, *scope.values, *patterns),
@@ -306,11 +316,15 @@ def _candidates(
     records = {
         (number, seq): (name, record)
         for name, number, seq, payload in found
-        if isinstance(record := decoded(seq, payload)[1], Added)
+        if payload is not None and isinstance(record := decoded(seq, payload)[1], Added)
     }
     checked = any(term.pattern for term in terms) or any(AS_BEGINNING in row for _, row in best)
     candidates: list[Candidate] = []
     for place, weights in best:
+        if place not in records:
+            if place[0] in (yield from marked()):
+                continue  # a deletion could not remove its words
+            raise IndexDamaged("the search index is damaged: it has words of no entry")
         name, record = records[place]
         real = weights
         if checked:

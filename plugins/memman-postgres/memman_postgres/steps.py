@@ -5,8 +5,7 @@ A step yields `(statement, arguments)` and is sent the rows. One step is one tra
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 import msgspec
 
@@ -35,11 +34,8 @@ from memman.stores.rows import (
     numbers_in,
     window_conflict,
 )
-
-T = TypeVar("T")
-Statement = tuple[str, Sequence[Any]]
-Rows = list[tuple[Any, ...]]
-Step = Generator[Statement, Rows, T]
+from memman_postgres import erasure
+from memman_postgres.transactions import Step
 
 # The place of this transaction's records in the feed. It is never before the session's last record, since a
 # transaction with an older id may have waited for the one that wrote it.
@@ -235,17 +231,12 @@ def delete(session_id: str, found: set[int]) -> Step[bool]:
     if row is None:
         return bool(found)
     found.add(row.number)
-    indexed = yield "SELECT entries FROM memman_indexed WHERE session = %s", (row.number,)
     for table, column in (
-        ("memman_record", "session"), ("memman_mention", "session"), ("memman_word", "session"),
-        ("memman_indexed", "session"), ("memman_session", "number"),
+        ("memman_record", "session"), ("memman_mention", "session"), ("memman_session", "number"),
     ):  # fmt: skip
         yield f"DELETE FROM {table} WHERE {column} = %s", (row.number,)  # noqa: S608 - our own names
-    yield (
-        "UPDATE memman_indexed SET entries = entries - %s WHERE session = 0",
-        (sum(entries for (entries,) in indexed),),
-    )
     yield "UPDATE memman_store SET first_epoch = greatest(first_epoch, %s)", (row.epoch + 1,)
+    yield from erasure.remove(row.number)
     return True
 
 
@@ -346,19 +337,17 @@ def _erase(row: SessionRow, ids: frozenset[str]) -> Step[None]:
     """Overwrite payloads with tombstones, in every era."""
     names = list(ids)
     found = yield _EFFECTS, (row.number, names, row.number, names)
+    seqs = [seq for _, seq, effect in found if effect == MADE]
     stored = yield (
         "SELECT seq, payload FROM memman_record WHERE session = %s AND seq = ANY(%s)",
-        (row.number, [seq for _, seq, effect in found if effect == MADE]),
+        (row.number, seqs),
     )
     for seq, record in [decoded(seq, payload) for seq, payload in stored]:
         yield (
             "UPDATE memman_record SET payload = %s WHERE session = %s AND seq = %s",
             (encode(tombstone(record, ids)), row.number, seq),
         )
-    yield (
-        "DELETE FROM memman_word WHERE session = %s AND seq = ANY(%s)",
-        (row.number, [seq for _, seq, effect in found if effect == MADE]),
-    )
+    yield from erasure.remove(row.number, seqs)
 
 
 def _known_seqs(row: SessionRow, ids: Sequence[str]) -> Step[dict[str, int]]:

@@ -7,17 +7,17 @@ may run again, since records are recognised by their ids.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from memman.display import warn_once
 from memman.errors import StoreError
 from memman.protocols import (
     Appended,
@@ -29,17 +29,12 @@ from memman.protocols import (
     StoredItem,
 )
 from memman.records import Record
-from memman.stores.rows import UNREADABLE
-from memman_postgres import index, steps
+from memman_postgres import erasure, index, steps, tables
 from memman_postgres import search as searching
 from memman_postgres.answers import Connection
 from memman_postgres.attempts import Attempts
-from memman_postgres.database import SNAPSHOT, WRITE, Database, is_open
-from memman_postgres.steps import Step
-
-T = TypeVar("T")
-
-logger = logging.getLogger("memman")
+from memman_postgres.database import Database, is_open, logger
+from memman_postgres.transactions import INDEX_SNAPSHOT, INDEX_WRITE, SNAPSHOT, WRITE, Step, T
 
 
 class PostgresStore(Database):
@@ -69,8 +64,6 @@ class PostgresStore(Database):
         super().__init__(url, **settings)
         self._opening = threading.Lock()
         self._pool: ConnectionPool[Connection] | None = None
-        self._pid = 0
-        self._closed = False
         self._connect()
 
     def append(
@@ -95,10 +88,8 @@ class PostgresStore(Database):
         expect_head: int | None = None,
     ) -> Appended:
         """Append records and replace the window, if the epoch is unchanged."""
-        return self._run(
-            WRITE,
-            lambda: steps.commit(session_id, epoch, records, window, floor, expect_head),
-        )
+        step = partial(steps.commit, session_id, epoch, records, window, floor, expect_head)
+        return self._run(WRITE, step)
 
     def load(self, session_id: str) -> Snapshot | None:
         """Return the session's snapshot."""
@@ -136,26 +127,26 @@ class PostgresStore(Database):
         ids: frozenset[str],
     ) -> Appended:
         """Commit a deletion and overwrite payloads; VACUUM then removes the old rows from the files."""
-        return self._run(
-            WRITE,
-            lambda: steps.commit(session_id, epoch, (record,), window, floor, None, ids),
-        )
+        step = partial(steps.commit, session_id, epoch, (record,), window, floor, None, ids)
+        return self._delete(step)
 
     def search(self, request: SearchRequest) -> Candidates:
         """Return entries that contain some of the terms; indexes missing entries first.
 
-        What cannot be indexed, for a missing right or a full disk, is read instead.
+        What cannot be indexed, for a lock, a missing right or a full disk, is read instead. So are all
+        records if the index is damaged; it is made again.
         """
         progress = index.Progress()
         try:
             while not progress.done:
-                progress = self._run(WRITE, partial(index.catch_up, request, progress))
-            return self._run(SNAPSHOT, lambda: searching.search(request))
+                progress = self._run(INDEX_WRITE, partial(index.catch_up, request, progress))
         except StoreError as error:
             logger.info("the search index was not continued: %s", error)
         try:
-            return self._run(SNAPSHOT, lambda: searching.search(request, is_current=False))
-        except StoreError:
+            step = partial(searching.search, request, is_current=progress.done)
+            return self._run(INDEX_SNAPSHOT, step)
+        except StoreError as error:
+            logger.info("the search index was not used: %s", error)
             return self._run(SNAPSHOT, lambda: searching.scanned(request, behind_index=False))
 
     def sessions(self, prefix: str = "") -> Iterable[SessionInfo]:
@@ -164,8 +155,17 @@ class PostgresStore(Database):
 
     def delete(self, session_id: str) -> bool:
         """Remove a session with its log."""
-        found: set[int] = set()
-        return self._run(WRITE, lambda: steps.delete(session_id, found))
+        return self._delete(partial(steps.delete, session_id, set()))
+
+    def _delete(self, step: Callable[[], Step[T]]) -> T:
+        """Delete from the log, and remove the words of this and earlier deletions from the index."""
+        deleted = self._run(WRITE, step)
+        try:
+            if self._run(None, erasure.marked):
+                self._run(INDEX_WRITE, erasure.remove_marked)
+        except StoreError as error:
+            self._warn_of_words(error)
+        return deleted
 
     def close(self) -> None:
         """Close the connections. Any other later call raises `StoreError`."""
@@ -184,8 +184,10 @@ class PostgresStore(Database):
             try:
                 with pool.connection() as connection, self._using(connection):
                     return _drive(connection, begin, step())
-            except UNREADABLE as error:
-                raise self._unreadable(error) from None  # the cause quotes the unreadable text
+            except index.IndexDamaged as error:
+                warn_once("memman", f"{self._where()}: {error}; records are read instead")
+                self._run(INDEX_WRITE, tables.remake_index)
+                raise
             except (psycopg.Error, PoolTimeout) as error:
                 pause = attempts.pause_after(error)
                 if pause is None:
@@ -205,14 +207,10 @@ class PostgresStore(Database):
                 self._set_up()
                 # A pool inherited over a fork stays untouched: its connections are the parent's.
                 self._pool = ConnectionPool(
-                    self._url,
-                    min_size=1,
-                    max_size=self._size,
                     connection_class=Connection,
                     configure=self._configure,
-                    kwargs=self._settings,
-                    timeout=self._timeout,
                     open=True,
+                    **self._pooled,
                 )
                 self._pid = os.getpid()
             return self._pool
@@ -222,20 +220,25 @@ class PostgresStore(Database):
 
 
 def _drive(connection: psycopg.Connection[Any], begin: str | None, step: Step[T]) -> T:
-    rows: Any = None
+    resume: Callable[[Any], Any] = step.send
+    answer: Any = None
     try:
         if begin is not None:
             connection.execute(begin.encode())
         while True:
             try:
-                statement, arguments = step.send(rows)
+                statement, arguments = resume(answer)
             except StopIteration as end:
                 if begin is not None:
                     connection.execute(b"COMMIT")
                 value: T = end.value
                 return value
-            cursor = connection.execute(statement.encode(), arguments)
-            rows = cursor.fetchall() if cursor.description else []
+            try:
+                cursor = connection.execute(statement.encode(), arguments)
+                rows = cursor.fetchall() if cursor.description else []
+                resume, answer = step.send, rows
+            except psycopg.Error as error:
+                resume, answer = step.throw, error
     except BaseException:
         if is_open(connection):
             connection.execute(b"ROLLBACK")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
 import psycopg
 
 from memman.errors import InvalidInput
+from memman_postgres.transactions import BRIEFLY, Step
 
 VERSION = 1
 _BY_HASH = "PARTITION BY HASH (session)"
@@ -15,12 +17,20 @@ _MOST_PARTITIONS = 10_000
 _LOCK = b"SELECT pg_advisory_xact_lock(1835363694)"  # "memn": one process at a time
 # The last position, if no transaction of this server can have written it.
 _AHEAD = """
-SELECT last FROM memman_store, (
-    -- A search finds new records by the position before which all are indexed.
-    SELECT greatest(max(position), (SELECT max(upto) - 1 FROM memman_indexed WHERE session = 0)) AS last
-    FROM memman_record
-) AS given
+SELECT last FROM memman_store, (SELECT greatest(max(position), %s) AS last FROM memman_record) AS given
 WHERE last >= behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+"""
+# A search finds new records by the position before which all are indexed.
+_INDEXED = "SELECT max(upto) - 1 FROM memman_indexed WHERE session = 0"
+_SHAPE = """
+SELECT (SELECT count(*) FROM pg_inherits WHERE inhparent = its.oid),
+    EXISTS (SELECT FROM pg_attribute WHERE attrelid = its.oid AND attname = 'tenant' AND NOT attisdropped)
+FROM pg_class AS its WHERE oid = 'memman_record'::regclass
+"""
+_DROP_INDEX = """
+DROP TABLE IF EXISTS memman_indexed, memman_word;
+DROP TEXT SEARCH CONFIGURATION IF EXISTS memman_english;
+DROP TEXT SEARCH DICTIONARY IF EXISTS memman_english;
 """
 
 
@@ -69,7 +79,7 @@ def _script(name: str) -> str:
 
 def _made(connection: psycopg.Connection[Any]) -> None:
     """Create the tables if they are missing; one process at a time."""
-    if connection.execute("SELECT to_regclass('memman_indexed')").fetchall() != [(None,)]:
+    if connection.execute("SELECT to_regclass('memman_session')").fetchall() != [(None,)]:
         return
     with connection.transaction():
         connection.execute(_LOCK)
@@ -82,10 +92,28 @@ def _moved(connection: psycopg.Connection[Any]) -> None:
     A restored copy has ids of transactions that this server will use in the future; without this, its feed
     would stop until then.
     """
-    if not connection.execute(_AHEAD).fetchall():
+    indexed: tuple[Any, ...] | None = (None,)
+    with suppress(psycopg.Error), connection.transaction():  # a search makes a damaged index again
+        connection.execute(BRIEFLY)
+        indexed = connection.execute(_INDEXED).fetchone()
+    if not connection.execute(_AHEAD, indexed).fetchall():
         return
     with connection.transaction():
         connection.execute(_LOCK)
         connection.execute("LOCK TABLE memman_session IN EXCLUSIVE MODE")  # no writers
-        for (last,) in connection.execute(_AHEAD).fetchall():
+        for (last,) in connection.execute(_AHEAD, indexed).fetchall():
             connection.execute("UPDATE memman_store SET behind = %s", (last,))
+
+
+def remake_index() -> Step[None]:
+    """Create the tables of the index again, with the rights on records; without the right, empty them."""
+    [(partitions, tenants)] = yield _SHAPE, ()
+    yield "SAVEPOINT words", ()
+    try:
+        script = _DROP_INDEX + schema(partitions, tenants=tenants) + _script("rights.sql")
+        yield script, None
+    except psycopg.errors.InsufficientPrivilege:
+        yield "ROLLBACK TO SAVEPOINT words", ()
+        yield "DELETE FROM memman_indexed", ()
+        yield "DELETE FROM memman_word", ()
+    yield "DELETE FROM memman_mention WHERE id = ''", ()
