@@ -48,12 +48,11 @@ class AsyncPostgresStore(Database):
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
     ) -> Appended:
         """Append records; one whose id is known keeps its seq."""
-        record = steps.single(records, expect_head)
-        if record is not None:
-            appended = await self._run(None, lambda: steps.append_one(session_id, record))
-            if appended is not None:
-                return appended
-        return await self._run(WRITE, lambda: steps.append(session_id, records, expect_head))
+        given = session_id, records, expect_head
+        appended = await self._run(None, lambda: steps.append_one(*given))
+        if appended is None:
+            return await self._run(WRITE, lambda: steps.append(*given))
+        return appended
 
     async def commit(
         self,

@@ -137,7 +137,7 @@ def words_of(text: str) -> list[str]:
 
 def plain_of(text: str) -> str:
     """Return a text in lower case and without accents."""
-    return _ACCENTED.sub(_without_accent, text.lower())
+    return _ACCENTED.sub(lambda letter: unicodedata.normalize("NFD", letter[0])[0], text.lower())
 
 
 def catch_up(request: SearchRequest, progress: Progress) -> Step[Progress]:
@@ -241,7 +241,3 @@ def _pieces(text: str) -> Iterator[str]:
 def _is_long(word: str) -> bool:
     """Return whether a stem may lack an ending that a query has."""
     return len(word) >= _LONG and word.isascii()
-
-
-def _without_accent(letter: re.Match[str]) -> str:
-    return unicodedata.normalize("NFD", letter[0])[0]

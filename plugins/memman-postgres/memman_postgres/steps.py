@@ -96,14 +96,16 @@ SELECT seq, payload FROM memman_record WHERE session = %s AND seq IN (
 """
 
 
-def single(records: Sequence[Record], expect_head: int | None) -> Added | None:
-    """Return the one entry of an append that expects nothing, as nearly every append is."""
-    alone = records[0] if len(records) == 1 and expect_head is None else None
-    return alone if isinstance(alone, Added) else None
+def append_one(
+    session_id: str, records: Sequence[Record], expect_head: int | None
+) -> Step[Appended | None]:
+    """Add a single entry in one round trip, as nearly every append does.
 
-
-def append_one(session_id: str, record: Added) -> Step[Appended | None]:
-    """Add an entry in one round trip; None if the session does not exist or knows the id."""
+    Returns None for other appends, and if the session does not exist or knows the id.
+    """
+    record = records[0] if len(records) == 1 and expect_head is None else None
+    if not isinstance(record, Added):
+        return None
     entry, body = record.entry, encode(record)
     said = first_line_of(entry.text) if entry.role == "user" else None
     given = (session_id, record.id, entry.token_count.tokens, body, entry.timestamp, said)
@@ -231,10 +233,9 @@ def delete(session_id: str, found: set[int]) -> Step[bool]:
     if row is None:
         return bool(found)
     found.add(row.number)
-    for table, column in (
-        ("memman_record", "session"), ("memman_mention", "session"), ("memman_session", "number"),
-    ):  # fmt: skip
-        yield f"DELETE FROM {table} WHERE {column} = %s", (row.number,)  # noqa: S608 - our own names
+    yield "DELETE FROM memman_record WHERE session = %s", (row.number,)
+    yield "DELETE FROM memman_mention WHERE session = %s", (row.number,)
+    yield "DELETE FROM memman_session WHERE number = %s", (row.number,)
     yield "UPDATE memman_store SET first_epoch = greatest(first_epoch, %s)", (row.epoch + 1,)
     yield from erasure.remove(row.number)
     return True

@@ -56,7 +56,7 @@ def test_feed_waits_for_an_open_transaction(store: PostgresStore, url: str) -> N
         store.append(name, (added("first"),))
     last = fed(store, 2)[-1].cursor
     with psycopg.connect(url) as slow:
-        drive(slow, steps.append_one("slow", added("held")))
+        drive(slow, steps.append_one("slow", [added("held")], None))
         store.append("fast", (added("quick"),))
         assert store.feed(last) == [], (
             "what came later may not be told before what may come earlier"
@@ -71,7 +71,7 @@ def test_rolled_back_records_are_not_in_the_feed(store: PostgresStore, url: str)
         store.append(name, (added("first"),))
     last = fed(store, 2)[-1].cursor
     with psycopg.connect(url) as slow:
-        drive(slow, steps.append_one("slow", added("never")))
+        drive(slow, steps.append_one("slow", [added("never")], None))
         store.append("fast", (added("quick"),))
         slow.rollback()
     assert places(fed(store, 1, last)) == [("fast", 2)]
@@ -82,8 +82,8 @@ def _waited(store: PostgresStore, url: str, late: tuple[str, ...]) -> list[str]:
     store.append("s", (added("first"),))
     with psycopg.connect(url) as older, psycopg.connect(url) as younger:
         older.execute("SELECT pg_current_xact_id()")
-        drive(younger, steps.append_one("s", added("second")))
-        one = steps.append_one("s", added(late[0]))
+        drive(younger, steps.append_one("s", [added("second")], None))
+        one = steps.append_one("s", [added(late[0])], None)
         many = steps.append("s", [added(name) for name in late], None)
         step = one if len(late) == 1 else many
         waiting = threading.Thread(target=lambda: drive(older, step))
@@ -111,7 +111,9 @@ def _write(url: str, writer: int, names: list[str], each: int) -> None:
             if rng.random() < 0.5:  # an id of its own, long before the first row
                 connection.execute("SELECT pg_current_xact_id()")
                 time.sleep(rng.random() * 0.002)
-            drive(connection, steps.append_one(rng.choice(names), added(f"{writer}-{number}")))
+            drive(
+                connection, steps.append_one(rng.choice(names), [added(f"{writer}-{number}")], None)
+            )
             time.sleep(rng.random() * 0.004)
             if rng.random() < 0.1:
                 connection.rollback()
