@@ -50,15 +50,8 @@ class AnthropicSummarizer(ProviderSummarizer):
 
     def call(self, prompt: str, most: int, seconds: float) -> Any:
         """Return a message of `messages.create`."""
-        asked = {
-            "model": self._name,
-            "system": self._system,
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": most,
-            **self._options,
-        }
-        create = self._clients.sync().messages.create
-        return create(**asked, timeout=seconds, extra_headers=_HEADERS)
+        said = [{"role": "user", "content": prompt}]
+        return self._message({"system": self._system}, said, most, seconds)
 
     def call_on(self, prefix: RequestPrefix, instruction: str, most: int, seconds: float) -> Any:
         """Return a message of `messages.create` behind the session's last request.
@@ -66,15 +59,15 @@ class AnthropicSummarizer(ProviderSummarizer):
         Another `tool_choice` than the agent's would lose the cached messages, so none is sent.
         """
         head = {"system": prefix.system, "tools": prefix.tools}
-        asked = {
-            "model": self._name,
-            **{name: value for name, value in head.items() if value},
-            "messages": [*prefix.messages, {"role": "user", "content": instruction}],
-            "max_tokens": most,
-            **self._options,
-        }
+        said = [*prefix.messages, {"role": "user", "content": instruction}]
+        return self._message({key: each for key, each in head.items() if each}, said, most, seconds)
+
+    def _message(
+        self, head: Mapping[str, Any], messages: list[Any], most: int, seconds: float
+    ) -> Any:
+        asked = {"model": self._name, **head, "messages": messages, "max_tokens": most}
         create = self._clients.sync().messages.create
-        return create(**asked, timeout=seconds, extra_headers=_HEADERS)
+        return create(**asked | self._options, timeout=seconds, extra_headers=_HEADERS)
 
     def read(self, answer: Any) -> SummaryReply:
         """Return the reply in the message."""
