@@ -214,10 +214,11 @@ class SearchLaws(StoreLaws):
         ]
         for request in (
             SearchRequest(terms=terms, session_id="s"),
+            SearchRequest(terms=terms, session_id="s", until=random.randrange(1, 40)),
             SearchRequest(terms=terms, prefix="s"),
             SearchRequest(terms=terms),
         ):
-            in_scope = [each for each in records if request.covers(each[0])]
+            in_scope = [each for each in records if request.covers(*each[:2])]
             by_hand, by_store = scan(request, in_scope), store.search(request)
             assert _by_place(by_store) == _by_place(by_hand), request
             assert by_store.counts == by_hand.counts, request

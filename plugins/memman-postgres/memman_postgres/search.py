@@ -209,6 +209,12 @@ def _scope_of(request: SearchRequest) -> Step[_Scope]:
     [(known, entries, has_parts, rows)] = yield from ask(statement, (*values, numbers))
     if rows != entries and not (most and rows >= (entries > 0)):
         raise IndexDamaged(f"the search index is damaged: it has {rows} of {entries} entries")
+    if request.until is not None:
+        condition, values, entries = (
+            f"{condition}seq <= %s AND ",
+            (*values, request.until),
+            request.until,
+        )
     return _Scope(condition, values, entries, has_parts, known == len(numbers))
 
 
