@@ -119,6 +119,14 @@ class SQLiteStore(SQLiteFile):
         self._empty_wal()
         return appended
 
+    def has_pending_erasure(self) -> bool:
+        """Return whether words of deleted entries may be in unused pages until the next deletion.
+
+        A damaged index is taken out of the file before its pages are overwritten, which needs as much room
+        on the disk as the file has.
+        """
+        return self._once(tables.has_discarded)
+
     def _repaired(self, call: Callable[[], T]) -> T:
         """Return the answer of a call; if the index is damaged, of the same call without the index."""
         try:
@@ -127,12 +135,13 @@ class SQLiteStore(SQLiteFile):
             warn_once("memman", f"{self.path}: {error}. It is made again at the next search")
             with suppress(StoreError):  # the file cannot be written
                 self._write(tables.discard_index)
-                self._erase_discarded()
-            return call()
+            answer = call()
+            self._erase_discarded()
+            return answer
 
     def _erase_discarded(self) -> None:
         """Overwrite the pages of a discarded index, if there was one, or warn that they stay for now."""
-        if not self._once(tables.has_discarded):
+        if not self.has_pending_erasure():
             return
         try:
             self._once(lambda db: db.execute("VACUUM"))

@@ -297,13 +297,19 @@ class SQLiteFile:
 
     def _empty_wal(self) -> None:
         """Move the write-ahead log into the file, so that no erased payload stays in it."""
-        busy = self._once(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
-        if busy:
-            logger.warning(
-                "another process is reading %s: erased payloads stay in its write-ahead log until the next "
-                "checkpoint",
-                self.path,
-            )
+        why = "another process is reading it"
+        try:
+            if not self._once(
+                lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            ):
+                return
+        except StoreError as error:  # the deletion is in the log already
+            why = str(error)
+        logger.warning(
+            "%s: erased payloads stay in its write-ahead log until the next checkpoint: %s",
+            self.path,
+            why,
+        )
 
     def _look_for_others(self, db: Connection) -> None:
         """Warn once if another process writes and this SQLite has the WAL-reset fault."""

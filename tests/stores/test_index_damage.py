@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -11,6 +12,7 @@ import pytest
 
 from memman import MemoryManager
 from memman.search.index import PARTS_OF_TABLES
+from memman.stores import SQLiteStore
 
 KINDS = ("bits", "zeros", "noise")
 WORDS = ("kappa", "omega", "sigma", "theta")
@@ -87,6 +89,28 @@ def test_damage_of_the_index_makes_nothing_fail(tmp_path, kind, seed, verb):
             memory.delete_session("t")
     if verb.startswith("delete"):
         assert CANARY.encode() not in stored_bytes(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it limits the size of files as POSIX can")
+def test_full_disk_leaves_an_erasure_pending_until_the_next_deletion(tmp_path, caplog):
+    import resource
+
+    path = tmp_path / "chat.db"
+    made(path)
+    damage(path, "zeros", Random(3))
+    store = SQLiteStore(path)
+    with MemoryManager(store) as memory:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size * 7 // 10, before[1]))
+        try:
+            memory.delete_entries("s", ["e7"])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert store.has_pending_erasure()
+        assert "until a later deletion can erase them" in caplog.text
+        memory.delete_session("t")
+        assert not store.has_pending_erasure()
+    assert CANARY.encode() not in stored_bytes(path)
 
 
 def test_index_is_made_again_after_damage(tmp_path):
