@@ -132,7 +132,7 @@ class Recollections:
                 continue
             quoted = neutralised(piece).replace("\n", "\n  ")  # an address begins a line
             line = f"{entry.address} {kind_of(entry)}: {quoted}"
-            if (cost := count(line)) <= left:
+            if (cost := count(f"{line}\n")) <= left:
                 left, is_quoted = left - cost, True
                 lines[entry.seq] = line
                 words.update(dict.fromkeys(telling))
