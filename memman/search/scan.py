@@ -90,7 +90,10 @@ def _settled(request: SearchRequest, entries: int, found: Sequence[Candidate]) -
     kept = [each for each in with_namesakes(terms, kept) if any(each.weights)]
     counts = [sum(each.weights[n] > AS_NAMESAKE for each in kept) for n in range(len(terms))]
     rarities = [rarity(entries, count) for count in counts]
-    kept.sort(key=lambda each: sum(map(float.__mul__, each.weights, rarities)), reverse=True)
+    # Of two equal ones the newer comes first, as in an index.
+    kept.sort(
+        key=lambda each: (sum(map(float.__mul__, each.weights, rarities)), each.seq), reverse=True
+    )
     return Candidates(entries, tuple(counts), kept[: request.limit], len(kept) > request.limit)
 
 

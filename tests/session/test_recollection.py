@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -78,7 +79,7 @@ def text_of(context: Context) -> str:
     return "\n".join(str(message) for message in context.messages)
 
 
-# ---------------------------------------------------------------- what it is
+# ---------------------------------------------------------------- a text
 
 
 def test_what_was_said_long_ago_stands_behind_the_question() -> None:
@@ -341,28 +342,33 @@ def kind() -> Iterator[InFile]:
     made.remove()
 
 
+@contextmanager
+def talking(seed: int) -> Iterator[Talk]:
+    kind = InFile()
+    talk = Talk(seed, kind)
+    try:
+        with talk.memory:
+            yield talk
+    finally:
+        kind.remove()
+
+
 @given(st.integers(0, 10**6))
 @settings(max_examples=8)
 def test_texts_follow_from_the_log_and_only_grow(seed: int) -> None:
-    kind = InFile()
-    talk = Talk(seed, kind)
-    with talk.memory:
+    with talking(seed) as talk:
         for number in range(90):
             talk.step()
             talk.check()
             if number % 30 == 29:
                 talk.check_others()
-    kind.remove()
 
 
 def test_talks_of_the_law_recall() -> None:
-    kind = InFile()
-    talk = Talk(4, kind)
-    with talk.memory:
+    with talking(4) as talk:
         for _ in range(120):
             talk.step()
             talk.check()
-    kind.remove()
     assert talk.texts > 20
 
 
@@ -382,7 +388,7 @@ def test_reply_to_a_request_without_its_texts_is_off_record() -> None:
         assert memory._core.sessions.get("s")._contexts.is_off_record()
 
 
-# ---------------------------------------------------------------- what is quoted
+# ---------------------------------------------------------------- quotes
 
 
 def test_pending_message_is_asked_like_a_stored_one() -> None:

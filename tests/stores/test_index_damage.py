@@ -92,7 +92,7 @@ def test_damage_of_the_index_makes_nothing_fail(tmp_path, kind, seed, verb):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it limits the size of files as POSIX can")
-def test_full_disk_leaves_an_erasure_pending_until_the_next_deletion(tmp_path, caplog):
+def test_full_disk_leaves_an_erasure_pending(tmp_path, caplog):
     import resource
 
     path = tmp_path / "chat.db"
