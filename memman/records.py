@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -297,20 +297,10 @@ class UsageReported(_Identified, frozen=True, tag="usage", kw_only=True):
         return f"{zlib.crc32(name):08x}{zlib.crc32(repr(numbers).encode()):08x}" if name else ""
 
 
-Record = (
-    Opened
-    | Added
-    | Compressed
-    | Undone
-    | Pinned
-    | Deleted
-    | Cleared
-    | Configured
-    | Described
-    | UsageReported
-)
+SHAPES = Compressed | Undone | Pinned | Deleted | Cleared
+"""A record that changes the window's shape."""
+Record = Opened | Added | SHAPES | Configured | Described | UsageReported
 """Any record; its JSON has its `kind`."""
-SHAPES = (Compressed, Undone, Pinned, Deleted, Cleared)  # records that change the window's shape
 StateSetter = Compressed | Undone | Deleted
 """A record that sets the outline of the window."""
 
@@ -563,16 +553,17 @@ def tombstone(record: Record, ids: frozenset[str]) -> Record:
     if isinstance(record, StateSetter) and record.state is not None and record.state.is_of(ids):
         record = msgspec.structs.replace(record, state=record.state.without(ids))
     if isinstance(record, Compressed):
-        return msgspec.structs.replace(
-            record,
-            replacements=tuple(
-                msgspec.structs.replace(item, entry=blank(item.entry))
-                if item.entry is not None and item.entry.id in ids
-                else item
-                for item in record.replacements
-            ),
-        )
+        return with_replacements(record, lambda each: blank(each) if each.id in ids else each)
     return record
+
+
+def with_replacements(record: Compressed, change: Callable[[Entry], Entry]) -> Compressed:
+    """Return the record with `change` applied to the entries that it contains."""
+    items = tuple(
+        msgspec.structs.replace(item, entry=change(item.entry)) if item.entry else item
+        for item in record.replacements
+    )
+    return msgspec.structs.replace(record, replacements=items)
 
 
 def deleted_in(records: Iterable[Record]) -> frozenset[str]:
@@ -582,7 +573,7 @@ def deleted_in(records: Iterable[Record]) -> frozenset[str]:
     )
 
 
-def tainted_by(records: list[Record], ids: frozenset[str]) -> frozenset[str]:
+def tainted_by(records: Iterable[Record], ids: frozenset[str]) -> frozenset[str]:
     """Return `ids` and those of everything made of these entries.
 
     These are the ids of replacements whose originals, at any depth, include one of them, and of records

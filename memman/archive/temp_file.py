@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import IO, overload
 
-from memman.records import Compressed, Deleted, Record, decode, encode, tainted_by, tombstone
+from memman.records import Deleted, Record, decode, encode, tainted_by, tombstone
 
 _IN_MEMORY = 2**20  # bytes of a log that stay in memory
 
@@ -43,11 +43,8 @@ class RecordFile(Sequence[Record]):
     def tainted(self) -> frozenset[str]:
         """The deleted entries, and the replacements whose originals include one."""
         if self._tainted is None:
-            tainted = frozenset(self._gone)
-            for record in self._stored(0) if tainted else ():
-                if isinstance(record, Compressed):
-                    tainted = tainted_by([record], tainted)
-            self._tainted = tainted
+            records = self._stored(0) if self._gone else ()
+            self._tainted = tainted_by(records, frozenset(self._gone))
         return self._tainted
 
     def __len__(self) -> int:

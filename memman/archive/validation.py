@@ -35,6 +35,7 @@ from memman.records import (
     StateSetter,
     UsageReported,
     ids_made_by,
+    with_replacements,
 )
 from memman.spend import MOST_DOLLARS
 from memman.state import MESSAGES, State, is_section, state_text
@@ -141,13 +142,7 @@ def with_entry(record: Record, change: Callable[[Entry], Entry]) -> Record:
     """Return the record with `change` applied to every entry in it."""
     if isinstance(record, Added):
         return msgspec.structs.replace(record, entry=change(record.entry))
-    if isinstance(record, Compressed):
-        items = tuple(
-            msgspec.structs.replace(item, entry=change(item.entry)) if item.entry else item
-            for item in record.replacements
-        )
-        return msgspec.structs.replace(record, replacements=items)
-    return record
+    return with_replacements(record, change) if isinstance(record, Compressed) else record
 
 
 def with_sound_state(record: Record, counter: Recount) -> Record:
