@@ -50,10 +50,7 @@ from memman.session.log import SessionLog
 from memman.session.lookup import originals_of
 from memman.session.outbox import Outbox
 from memman.session.policy import AUTOMATIC, CompressionPolicy, CompressionRequest
-from memman.session.reasons import (
-    why_hopeless,
-    why_kept,
-)
+from memman.session.reasons import why_hopeless, why_kept
 from memman.session.run import CompressionRun, RunInput
 from memman.session.settings_price import price_of_settings
 from memman.session.shared import Shared
@@ -168,7 +165,7 @@ class Compressor:
                 reason, rest = format_error(error), None
                 fallback = "the next call reads the session's store again"
             self.policy.backoff.record_reason(reason)
-            await self._outbox.emit(_failure(self._log.id, reason, fallback, rest, NO_COST))
+            await self._outbox.emit(self._failure(reason, fallback, rest, NO_COST))
         return None
 
     # ------------------------------------------------------------ one at a time
@@ -378,9 +375,7 @@ class Compressor:
         summary_logger.warning(
             "summary of session %s: %s (see compression_failed)", self._log.id, kind
         )
-        await self._outbox.emit(
-            _failure(self._log.id, problem.reason, problem.fallback, rest, self._spent)
-        )
+        await self._outbox.emit(self._failure(problem.reason, problem.fallback, rest, self._spent))
 
     def _given_up(self, why: str, request: CompressionRequest) -> events.CompressionResult:
         """Return the result of a compression without a summary and without a substitute for it."""
@@ -463,11 +458,8 @@ class Compressor:
                 )
             return self._nothing(run.why_nothing(), self._spent)
         trigger = self.policy.why_due(given, request)
-        record = await self._committed(
-            self._record(given, after, run.reason(trigger, replacements)),
-            given.view,
-            next_state,
-        )
+        planned = self._record(given, after, run.reason(trigger, replacements))
+        record = await self._committed(planned, given.view, next_state)
         if record is None:
             return None
         self.policy.backoff.parts.clear()
@@ -500,8 +492,7 @@ class Compressor:
         return 0 if state is None else state.token_count.tokens
 
     def _notify_of_flaw(self, reason: str, rest: Rest | None, record: Compressed) -> None:
-        failure = _failure(self._log.id, reason, "the compression stands", rest, record.cost)
-        self._outbox.notify(failure)
+        self._outbox.notify(self._failure(reason, "the compression stands", rest, record.cost))
 
     def _next_state(self, after: View, goal: Goal) -> NextState:
         counter = self._log.resolved.counter
@@ -607,6 +598,19 @@ class Compressor:
             session_id=self._log.id, tokens=tokens, max_tokens=limit, reason=reason
         )
 
+    def _failure(
+        self, reason: str, fallback: str, rest: Rest | None, cost: Cost
+    ) -> events.CompressionFailedNotice:
+        """Return the event of a failure; `rest` has until when the summarizer or the strategy pauses."""
+        return events.CompressionFailedNotice(
+            session_id=self._log.id,
+            reason=reason,
+            fallback=fallback,
+            failures=rest.failures if rest else 0,
+            retry_at=rest.until if rest else None,
+            cost=cost,
+        )
+
 
 def _gain(before: View, after: View, goal: Goal) -> float:
     """Return the share of the window's tokens that goes; of its entries if only they are over."""
@@ -614,20 +618,6 @@ def _gain(before: View, after: View, goal: Goal) -> float:
     if most is not None and before.entries > most and before.tokens <= goal.limit:
         return 1 - after.entries / before.entries
     return 1 - after.tokens / before.tokens if before.tokens else 0.0
-
-
-def _failure(
-    session_id: str, reason: str, fallback: str, rest: Rest | None, cost: Cost
-) -> events.CompressionFailedNotice:
-    """Return the event of a failure; `rest` has until when the summarizer or the strategy pauses."""
-    return events.CompressionFailedNotice(
-        session_id=session_id,
-        reason=reason,
-        fallback=fallback,
-        failures=rest.failures if rest else 0,
-        retry_at=rest.until if rest else None,
-        cost=cost,
-    )
 
 
 def _log_result(result: events.CompressionResult) -> None:

@@ -304,13 +304,12 @@ class SessionLog:
         With `named` their ids are the caller's and may be in the log already. With `exact` another writer
         may not have appended since the refresh: raises `StoreConflict`.
         """
-        if not self.totals.nonce:
-            return self._shared.runtime.complete(self._open(records, named, exact))
-        head = self.window.head if exact else None
-        return self._shared.runtime.complete(self._append(records, named, head))
+        return self._shared.runtime.complete(self._append_opened(records, named, exact))
 
-    async def _open(self, records: tuple[Record, ...], named: bool, exact: bool) -> Appended:
-        """Append the first records of a session, behind its opening."""
+    async def _append_opened(
+        self, records: tuple[Record, ...], named: bool, exact: bool
+    ) -> Appended:
+        """Append records, the first ones of a session behind its opening."""
         while not self.totals.nonce:
             opening = Opened(
                 id=self._shared.new_id(),
@@ -330,7 +329,7 @@ class SessionLog:
             else:
                 fresh = max(0, appended.fresh - 1)
                 return msgspec.structs.replace(appended, seqs=appended.seqs[1:], fresh=fresh)
-        return await self._append(records, named)
+        return await self._append(records, named, self.window.head if exact else None)
 
     async def _append(
         self, records: tuple[Record, ...], named: bool, expect_head: int | None = None
@@ -379,16 +378,10 @@ class SessionLog:
             # In one transaction: the process may die after it.
             appended = await store.erase(self.id, epoch, record, window, head, tainted)
         else:
+            # A clear covers all that is in the log before it, so nothing may come in between.
+            last = head if isinstance(record, Cleared) else None
             self._inflight = (record,)
-            appended = await store.commit(
-                self.id,
-                epoch,
-                (record,),
-                window,
-                head,
-                # A clear covers all that is in the log before it, so nothing may come in between.
-                expect_head=head if isinstance(record, Cleared) else None,
-            )
+            appended = await store.commit(self.id, epoch, (record,), window, head, expect_head=last)
         if appended.head != head + 1:
             await self._reload()
             return

@@ -13,15 +13,7 @@ from memman.entries import Entry, parse_address
 from memman.errors import EntryNotFound
 from memman.explain.history import STATES
 from memman.log import History, speaker_of
-from memman.records import (
-    Added,
-    Compressed,
-    Deleted,
-    Record,
-    Undone,
-    ids_moved_by,
-    ids_retracted_by,
-)
+from memman.records import Added, Compressed, Deleted, Undone, ids_moved_by, ids_retracted_by
 from memman.results import EntryState
 from memman.session.log import SessionLog
 from memman.session.reader import LogReader, Shown
@@ -183,9 +175,7 @@ async def _id_of(wanted: str, log: SessionLog) -> str:
         return wanted
     if not number and record.state is not None and record.state.text:
         return record.id
-    made = {
-        at: item.entry for at, item in enumerate(record.replacements, 1) if item.entry is not None
-    }
+    made = _made_by(record)
     if not number and len(made) > 1:
         raise EntryNotFound(
             f"#{seq} is a compression that made {len(made)} entries, "
@@ -201,18 +191,19 @@ async def _hidden(entry_id: str, log: SessionLog) -> Entry | None:
     if not found:
         return None
     [(seq, record)] = found
-    entry, shown = _entry_in(record, entry_id), await _shown_as(entry_id, log)
+    made = _made_by(record).values() if isinstance(record, Compressed) else ()
+    entry = next((each for each in made if each.id == entry_id), None)
+    if isinstance(record, Added):
+        entry = msgspec.structs.replace(record.entry, pinned=False)
+    shown = await _shown_as(entry_id, log)
     if entry is None or shown is None:
         return None
-    _, active = shown
-    entry = msgspec.structs.replace(entry, seq=seq)
-    if isinstance(record, Added):
-        entry = msgspec.structs.replace(entry, pinned=False)
+    active = shown[1]
     # An active end proves that all before it is in force. Without one an added entry of this era is hidden
     # by the newest compression that names it, while a replacement may have been undone.
     if active is None and (isinstance(record, Compressed) or seq <= log.totals.era):
         return None
-    return msgspec.structs.replace(entry, compressed=True, summary_id=active)
+    return msgspec.structs.replace(entry, seq=seq, compressed=True, summary_id=active)
 
 
 async def _shown_as(name: str, log: SessionLog) -> Shown | None:
@@ -269,12 +260,10 @@ async def _entry_in_log(entry_id: str, log: SessionLog) -> Entry | None:
     return found
 
 
-def _entry_in(record: Record, name: str) -> Entry | None:
-    """Return the entry with this id that a record brought, with its number among the replacements."""
-    if isinstance(record, Added):
-        return record.entry
-    if isinstance(record, Compressed):
-        for number, item in enumerate(record.replacements, 1):
-            if item.entry is not None and item.entry.id == name:
-                return msgspec.structs.replace(item.entry, replacement=number)
-    return None
+def _made_by(record: Compressed) -> dict[int, Entry]:
+    """Return the entries that a compression made, by their numbers among its replacements."""
+    return {
+        number: msgspec.structs.replace(item.entry, replacement=number)
+        for number, item in enumerate(record.replacements, 1)
+        if item.entry is not None
+    }

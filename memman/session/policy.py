@@ -299,14 +299,10 @@ class CompressionPolicy:
         It must be a request to the session's own model, and its text must need no redaction.
         """
         config = self._log.resolved.config
-        if (
-            summarizer is None
-            or not config.summarize_on_prefix
-            or config.summary_prompt is not None
-        ):
+        if summarizer is None or not config.summarize_on_prefix:
             return None
         sent = self._contexts.last_request(self._shared.clock())
-        if sent is None or self._shared.redact is not None:
+        if sent is None or config.summary_prompt is not None or self._shared.redact is not None:
             return None
         form = sent.request.format
         if not all(summarizer.continues(form, model) for model in (config.model, sent.model)):

@@ -42,20 +42,13 @@ from memman.records import (
 )
 from memman.results import Context, Hit, SessionStats, Summary
 from memman.runtime.observation import Operation, observed
+from memman.session import lookup
 from memman.session.additions import Additions, is_known_report
 from memman.session.backoff import Backoff
 from memman.session.compactions import fresh_compaction, made_of
 from memman.session.compressor import Compressor
 from memman.session.context import ContextBuilder
 from memman.session.log import RETRIES, SessionLog
-from memman.session.lookup import (
-    Place,
-    entries_since,
-    find_entry,
-    known_ids,
-    newest_entries,
-    place_of,
-)
 from memman.session.outbox import Outbox
 from memman.session.policy import AUTOMATIC, CompressionRequest
 from memman.session.recall import Addresses, copies_in, entries_at
@@ -359,14 +352,15 @@ class Session:
     async def known_ids(self, ids: Sequence[str]) -> dict[str, str | None]:
         """Return the answer of `find_ids`."""
         async with self.log.required():
-            return await known_ids(ids, self.log)
+            return await lookup.known_ids(ids, self.log)
 
     async def entries(self, last: int | None, since: Sequence[str] | None = None) -> list[Entry]:
         """Return the added entries of the era that are not retracted: all, or some at the end."""
         async with self.log.required():
             if since is not None:
-                return await entries_since(since, self.log)
-            if last is not None and (newest := await newest_entries(last, self.log)) is not None:
+                return await lookup.entries_since(since, self.log)
+            newest = None if last is None else await lookup.newest_entries(last, self.log)
+            if newest is not None:
                 return newest
             entries = History.of(await self.log.era()).entries()
             return entries if last is None else entries[max(0, len(entries) - last) :]
@@ -389,15 +383,15 @@ class Session:
     async def entry(self, wanted: str) -> Entry:
         """Return an entry or replacement by id or address, active or not, of this era or an earlier one."""
         async with self.log.required():
-            found = await find_entry(wanted, self.log)
+            found = await lookup.find_entry(wanted, self.log)
         if found is None:
             raise EntryNotFound(f"no entry {wanted!r} in session {self.id!r}")
         return found
 
-    async def place(self, entry: Entry) -> Place:
+    async def place(self, entry: Entry) -> lookup.Place:
         """Return the state of an added entry, and the entry that represents it in the window."""
         async with self.log.required():
-            return await place_of(entry, self.log)
+            return await lookup.place_of(entry, self.log)
 
     def count_text(self, text: str) -> int:
         """Return the tokens of a text by the session's counter."""

@@ -14,7 +14,7 @@ from memman.counting.counter import TokenCounter
 from memman.entries import Entry, is_of_tool
 from memman.session.shared import Shared
 from memman.state import TOLD, Covered, Keeps, State, is_constraint, state_text
-from memman.window import ActiveState, Window, WindowItem
+from memman.window import ActiveState, Window
 
 _SHARE_OF_TRIMMED = 6  # of a smaller budget, for the block of a context that is trimmed; above 15 %
 
@@ -45,8 +45,9 @@ class NextState:
         self._goal = goal
         self._redact = redact
         self._told = _told_in(after)
-        self._ids = _ids_leaving(after, goal.recall)
-        self._leaving = [redact(entry) for entry in _leaving(after, goal.recall)]
+        leaving = _leaving(after, goal.recall)
+        self._ids = [entry.id for entry in leaving]
+        self._leaving = [redact(entry) for entry in leaving]
         self._counter = counter
         self._shared = shared
         # The outline before, its counts if they were lost, and the outline after.
@@ -54,7 +55,8 @@ class NextState:
 
     def is_for(self, after: View, goal: Goal) -> bool:
         """Return whether the same entries leave for a view, to the same summary or none."""
-        return self._ids == _ids_leaving(after, goal.recall) and _told_in(after) == self._told
+        ids = [entry.id for entry in _leaving(after, goal.recall)]
+        return self._ids == ids and _told_in(after) == self._told
 
     def of(self, window: Window, covered: Covered | None = None) -> State | None:
         """Return the outline after the compression of a window; None if the settings turn it off.
@@ -136,22 +138,13 @@ def _told_in(after: View) -> int:
     return max((each.position for run in runs for each in run), default=0)
 
 
-def _ids_leaving(after: View, recall: str) -> list[str]:
-    return [item.entry.id for item in _leaving_items(after, recall)]
-
-
 def _leaving(after: View, recall: str) -> list[Entry]:
-    """Return the originals that a view replaces."""
-    return [item.entry for item in _leaving_items(after, recall)]
-
-
-def _leaving_items(after: View, recall: str) -> list[WindowItem]:
-    """Return the items that a view replaces, without replacements, whose originals left before.
+    """Return the entries that a view replaces, without replacements, whose originals left before.
 
     Neither calls of the agent's recall tool nor its results, which are known from their originals.
     """
     return [
-        each
+        each.entry
         for group in after.groups
         for item in group.items
         if item.method is not None
@@ -199,8 +192,7 @@ class TrimmedState:
         state = carry(before, leaving, shown, tokens, count, self._keeps, recall=self.recall)
         if state is None:
             return None
-        if active is None:
-            return ActiveState.unstored(
-                state, window.state_position(state), window.items[-1].entry.timestamp
-            )
-        return ActiveState.unstored(state, active.item.position, active.item.entry.timestamp)
+        if active is not None:
+            return ActiveState.unstored(state, active.item.position, active.item.entry.timestamp)
+        position, at = window.state_position(state), window.items[-1].entry.timestamp
+        return ActiveState.unstored(state, position, at)
