@@ -14,16 +14,7 @@ import msgspec
 
 from memman.display import safe_repr
 from memman.entries import JSON, JSONObject
-from memman.formats.rules import bedrock, gemini, langchain, mistral, responses
-from memman.formats.rules.checks import (
-    alternating,
-    answers_next,
-    no_system,
-    reused_ids,
-    served_pairs,
-    system_texts,
-    tool_name,
-)
+from memman.formats.rules import bedrock, checks, gemini, langchain, mistral, responses
 from memman.formats.rules.rulebook import Checker, Here, Rule, There, matches, rules_of
 from memman.formats.rules.values import (
     chat_ids,
@@ -214,7 +205,7 @@ def _openai_body(body: JSON, key: str) -> Here:
         yield "shape.tool-calls", f"a call's body is {show(body)}; send its name and {key}"
         return
     name, arguments = body.get("name"), body.get(key)
-    yield from tool_name(name, "function")
+    yield from checks.tool_name(name, "function")
     if not isinstance(arguments, str):
         text = f"{key} of {show(name)} is {show(arguments)}; dump it to a JSON string"
         yield "args.not-string", text
@@ -284,7 +275,7 @@ def _anthropic_use(block: JSONObject) -> Here:
     call_id, name, arguments = block.get("id"), block.get("name"), block.get("input")
     if not matches(r"[a-zA-Z0-9_-]+", call_id):
         yield "id.pattern", f"a tool_use id is {show(call_id)}; map it to letters, digits, _ and -"
-    yield from tool_name(name, most=128)
+    yield from checks.tool_name(name, most=128)
     if not isinstance(arguments, dict):
         yield "args.not-object", f"input of {show(name)} is {show(arguments)}; send an object"
 
@@ -318,8 +309,10 @@ _BLOCKS = {
 
 def _anthropic_request(messages: Sequence[JSON]) -> There:
     yield from _anthropic_order(messages)
-    yield from served_pairs(messages, _served, may_wait=True)
-    marks = sum("cache_control" in block for block in _every_block(messages))
+    yield from checks.served_pairs(messages, _served, may_wait=True)
+    blocks = [block for message in messages for block in dicts(get(message, "content"))]
+    inside = [part for block in blocks for part in dicts(block.get("content"))]
+    marks = sum("cache_control" in block for block in (*blocks, *inside))
     if marks > 4:
         yield -1, "marks.too-many", f"the request has {marks} cache marks; keep the newest four"
     for index, message in enumerate(messages):
@@ -327,18 +320,10 @@ def _anthropic_request(messages: Sequence[JSON]) -> There:
         if get(message, "content") in ("", []) and not (final and role == "assistant"):
             yield index, "content.empty", "a message is empty; drop it"
     text = "the tool_use id {} was used before; give each its own"
-    yield from reused_ids(messages, _called, text)
+    yield from checks.reused_ids(messages, _called, text)
     if messages and get(messages[-1], "role") == "assistant":
         yield from _anthropic_end(len(messages) - 1, messages[-1])
-    yield from answers_next(messages, _called, _answered, "tool_use", "tool_result")
-
-
-def _every_block(messages: Sequence[JSON]) -> Iterator[JSONObject]:
-    """Yield the blocks of all messages, and those inside of results."""
-    for message in messages:
-        for block in dicts(get(message, "content")):
-            yield block
-            yield from dicts(block.get("content"))
+    yield from checks.answers_next(messages, _called, _answered, "tool_use", "tool_result")
 
 
 def _served(message: JSON) -> Iterator[tuple[str, JSON]]:
@@ -352,7 +337,7 @@ def _served(message: JSON) -> Iterator[tuple[str, JSON]]:
 
 
 def _anthropic_order(messages: Sequence[JSON]) -> There:
-    yield from alternating(messages)
+    yield from checks.alternating(messages)
     last = messages[-1] if messages else None
     halves = [call_id for _, call_id in _served(last)]
     paused = any(halves.count(call_id) == 1 for call_id in halves)
@@ -385,13 +370,13 @@ def _answered(message: JSON) -> list[JSON]:
 _CHECKERS = {
     "openai-chat": Checker(
         ("system", "developer", "user", "assistant", "tool", "function"),
-        no_system("message of role system"),
+        checks.no_system("message of role system"),
         _openai_message,
         _openai_pairs,
     ),
     "anthropic": Checker(
         ("user", "assistant"),
-        partial(system_texts, kind="text"),
+        partial(checks.system_texts, kind="text"),
         _anthropic_message,
         _anthropic_request,
     ),

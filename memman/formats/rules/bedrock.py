@@ -7,14 +7,7 @@ from functools import partial
 from itertools import chain
 
 from memman.entries import JSON, JSONObject
-from memman.formats.rules.checks import (
-    alternating,
-    answers_next,
-    reused_ids,
-    served_pairs,
-    system_texts,
-    tool_name,
-)
+from memman.formats.rules import checks
 from memman.formats.rules.rulebook import Checker, Here, There, matches, rules_of
 from memman.formats.rules.values import dicts, filled, get, ids_in, show
 
@@ -101,7 +94,7 @@ def _block(block: JSONObject) -> Here:
 
 def _use(body: JSONObject) -> Here:
     name = body.get("name")
-    yield from tool_name(name)
+    yield from checks.tool_name(name)
     if not isinstance(body.get("input"), dict):
         yield "args.not-object", f"input of {show(name)} is not an object; send one"
 
@@ -138,14 +131,14 @@ def _ids(kind: str, message: JSON) -> list[str]:
 
 
 def _request(messages: Sequence[JSON]) -> There:
-    yield from alternating(messages)
+    yield from checks.alternating(messages)
     if messages and get(messages[-1], "role") == "assistant":
         yield len(messages) - 1, "order.last-assistant", "the assistant speaks last; drop it"
     yield from _documents(messages)
-    yield from served_pairs(messages, _served)
+    yield from checks.served_pairs(messages, _served)
     called, answered = partial(_ids, "toolUse"), partial(_ids, "toolResult")
-    yield from answers_next(messages, called, answered, "toolUse", "toolResult")
-    yield from reused_ids(messages, called, "the toolUseId {} was used before; map it")
+    yield from checks.answers_next(messages, called, answered, "toolUse", "toolResult")
+    yield from checks.reused_ids(messages, called, "the toolUseId {} was used before; map it")
 
 
 def _documents(messages: Sequence[JSON]) -> There:
@@ -163,4 +156,4 @@ def _documents(messages: Sequence[JSON]) -> There:
                 seen.add(name)
 
 
-CHECKER = Checker(("user", "assistant"), system_texts, _message, _request)
+CHECKER = Checker(("user", "assistant"), checks.system_texts, _message, _request)

@@ -164,24 +164,17 @@ def _read(content: JSON) -> JSON:
     if not isinstance(parts, list):
         return content
     role = content.get("role")
-    return {**content, "role": "user" if role is None else role, "parts": [*map(_part_read, parts)]}
+    return {**content, "role": "user" if role is None else role, "parts": [*map(_wired, parts)]}
 
 
-def _part_read(part: JSON) -> JSON:
+def _wired(value: JSON, levels: int = 2) -> JSON:
     """Return a part with its keys and those one level down respelled; everything deeper is data."""
-    if not isinstance(part, dict):
-        return part
+    if not levels or not isinstance(value, dict):
+        return value
     return {
-        key: _wired(value) if isinstance(value, dict) else value
-        for key, value in _wired(part).items()
-    }
-
-
-def _wired(given: dict[JSON, JSON]) -> JSONObject:
-    return {
-        _UNDERSCORED.sub(lambda found: found[1].upper(), str(key)): value
-        for key, value in given.items()
-        if value is not None
+        _UNDERSCORED.sub(lambda found: found[1].upper(), str(key)): _wired(item, levels - 1)
+        for key, item in value.items()
+        if item is not None
     }
 
 

@@ -19,8 +19,7 @@ langchain-core 1.x BaseMessage (null is refused)
 shape.tool-calls | tool_calls is a list of objects with a name. | langchain-core 1.x ToolCall
 order.system | System messages stand first and together. | \
 langchain#20835 (ChatAnthropic), langchain#28164 (ChatGoogleGenerativeAI)
-pair.missing-result | Each call is answered before anybody else speaks. | \
-langgraph#5109
+pair.missing-result | Each call is answered before anybody else speaks. | langgraph#5109
 pair.orphan-result | A tool message answers a call of the last ai message. | \
 CopilotKit#7277, strands#1435
 pair.duplicate-result | A call is answered once. | agno#5116 (as the model's provider)

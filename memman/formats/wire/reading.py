@@ -80,11 +80,8 @@ def reading(form: str, block: Mapping[str, Any]) -> str:
         return ""
     if kind.half == "call":
         return arguments(form, block)
-    found = (
-        _as_text(value, path)
-        for path in kind.text
-        for value in values_at(body_of(form, block), path)
-    )
+    body = body_of(form, block)
+    found = (_as_text(value, path) for path in kind.text for value in values_at(body, path))
     return "\n".join(dict.fromkeys(text for text in found if text))
 
 
