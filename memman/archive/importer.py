@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -155,21 +155,18 @@ def _is_blank(entry: Entry) -> bool:
     return entry.content == "" and entry.name is None and entry.call_id is None and not raw
 
 
-@contextmanager
-def _opened(source: Source) -> Iterator[BinaryIO]:
+def _opened(source: Source) -> AbstractContextManager[BinaryIO]:
     if isinstance(source, str | os.PathLike):
         if not is_path(os.fspath(source)):
             raise InvalidInput(
                 f"an archive cannot be read from {safe_repr(source)}: it is not the path of a file"
             )
-        with Path(source).open("rb") as file:
-            yield file
-    elif callable(getattr(source, "read", None)):
-        yield source
-    else:
+        return Path(source).open("rb")
+    if not callable(getattr(source, "read", None)):
         raise InvalidInput(
             f"an archive is read from a path or a binary file, not from {type(source).__name__}"
         )
+    return nullcontext(source)
 
 
 def session_of(source: BinaryIO) -> str | None:
@@ -183,4 +180,4 @@ def session_of(source: BinaryIO) -> str | None:
         next(reader.records(), None)
     if reader.header is not None:
         return reader.header.session_id
-    return "" if reader.begins_as_archive or reader.is_packed_and_broken else None
+    return "" if reader.begins_as_archive or reader.source.broken else None

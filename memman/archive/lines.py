@@ -16,7 +16,6 @@ from memman.records import Record, encode
 
 KIND = "session"
 VERSION = 1  # the version that is written, and the newest that can be read
-LEAST_READER = 1  # the oldest version that can read these archives
 _PREFIX = b'{"crc":"'
 _CHECKED = len(_PREFIX) + 8
 _REST = _CHECKED + 2
@@ -27,7 +26,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
     memman: str = KIND
     v: int = VERSION
-    min_reader: int = LEAST_READER
+    min_reader: int = 1  # the oldest version that can read it
     session_id: str
     head: int
     settings: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET

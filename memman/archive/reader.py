@@ -39,7 +39,7 @@ class ArchiveReader:
         self.line = 0  # the number of the last line read
         self.begins_as_archive = False
         self._limits = limits
-        self._source = Unpacked(source, limits)
+        self.source = Unpacked(source, limits)
         self._digest = hashlib.sha256()
         self._entries = self._records = 0
         self._sha256 = ""
@@ -61,11 +61,6 @@ class ArchiveReader:
         self.faults.append(f"line {line}: {fault}")
 
     @property
-    def is_packed_and_broken(self) -> bool:
-        """Whether the file is packed and could not be unpacked."""
-        return self._source.broken
-
-    @property
     def info(self) -> ArchiveInfo:
         """The summary of the archive. Raises `StateError` if the archive is not valid."""
         self._refuse()
@@ -78,7 +73,7 @@ class ArchiveReader:
             entries=self._entries,
             bytes=self._bytes,
             sha256=self._sha256,
-            packing=self._source.packing,
+            packing=self.source.packing,
             version=header.v,
             created_by=header.created_by,
         )
@@ -122,7 +117,7 @@ class ArchiveReader:
         """Return each line without its line break."""
         limits = self._limits
         rest = b""
-        while chunk := self._source.read():
+        while chunk := self.source.read():
             *whole, rest = (rest + chunk).split(b"\n")
             for line in whole:
                 if len(line) > limits.line_bytes:

@@ -70,8 +70,7 @@ def redacted_state(
 
     items = []
     for item in state.items:
-        text = clean(item)
-        if text:
+        if text := clean(item):
             key = item.key  # of a task its tool, of a call its id, of a message its speaker
             if item.section in MESSAGES:
                 key = redact(_in_place_of(shown, item, text)).name or ""

@@ -9,15 +9,7 @@ import msgspec
 
 from memman.config import MemoryConfig, readable
 from memman.display import safe_repr
-from memman.entries import (
-    MOST_TOKENS,
-    Entry,
-    TokenCount,
-    check_id,
-    check_new_entry,
-    decode_json,
-    fault_in_json,
-)
+from memman.entries import MOST_TOKENS, Entry, TokenCount, check_id, check_new_entry, fault_in_json
 from memman.errors import InvalidInput
 from memman.ids import check_nonce
 from memman.log import History
@@ -178,7 +170,7 @@ def _check_entry(entry: Entry) -> None:
         return
     what = f"the metadata of entry {entry.id!r}"
     try:
-        metadata = decode_json(entry.metadata_json)
+        metadata = msgspec.json.decode(entry.metadata_json)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InvalidInput(f"{what} cannot be decoded: {error}") from None
     if not isinstance(metadata, dict):
