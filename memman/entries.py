@@ -7,7 +7,6 @@ Entries are frozen and contain only strings, numbers and encoded JSON, so caller
 from __future__ import annotations
 
 import math
-import operator
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -177,8 +176,7 @@ class Entry(
     @property
     def text(self) -> str:
         """The text, without other parts."""
-        content = self.content
-        return content if type(content) is str else text_of(content)
+        return text_of(self.content)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -402,11 +400,9 @@ def check_text(text: object, what: str) -> str:
 
     A subclass of `str` (a member of an enum, a node of a document) can be neither counted nor stored.
     """
-    if type(text) is str and text.isascii():
-        return text
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be a string, not {type(text).__name__}")
-    plain = text if type(text) is str else str.__str__(text)
+    plain = str.__str__(text)
     if not is_encodable(plain):
         raise InvalidInput(
             f"{what} holds a lone surrogate, which no store or provider accepts; "
@@ -422,10 +418,7 @@ def check_content(content: object, what: str) -> Content:
     if isinstance(content, Part):
         content = (content,)
     if isinstance(content, list | tuple):
-        parts = tuple(_check_part(part, what) for part in content)
-        if type(content) is tuple and all(map(operator.is_, parts, content)):
-            return content
-        return parts
+        return tuple(_check_part(part, what) for part in content)
     hint = ": a block goes into a list, and json.dumps makes text of a tool's own data"
     raise InvalidInput(
         f"{what} must be a text, parts (TextPart, ImagePart ...) or a list of a provider's blocks, not "
@@ -516,8 +509,6 @@ def _bytes_of(part: Part | str) -> int:
 
 def check_id(value: object, what: str, most: int = _MAX_ID_BYTES) -> str:
     """Return the id as a plain string. Ids are opaque: 1 to `most` bytes, no control characters."""
-    if type(value) is str and value.isascii() and value.isprintable() and 0 < len(value) <= most:
-        return value
     plain = check_text(value, what)
     if not plain or len(plain) > most or (not plain.isascii() and len(plain.encode()) > most):
         raise InvalidInput(f"{what} must have 1 to {most:,} bytes, not {len(plain.encode()):,}")

@@ -196,17 +196,14 @@ class Recall(msgspec.Struct, frozen=True):
         A path or another single word that is found as a whole needs no similar ones.
         """
         pieces = question.query.lower().split()
-        scores: list[float] = []
-        whole: list[bool] = []
-        for hit in hits:
-            text = searchable(hit.entry).lower()
-            scores.append(hit.score)
-            whole.append(all(piece in text for piece in pieces))
+        texts = [searchable(hit.entry).lower() for hit in hits]
+        whole = [all(piece in text for piece in pieces) for text in texts]
         exact = len(pieces) == 1 and any(whole)
-        least = inf if exact else max(scores, default=0.0) * _LEAST_SCORE
+        least = inf if exact else max((hit.score for hit in hits), default=0.0) * _LEAST_SCORE
         follows = False
-        for hit, score, is_whole in zip(hits, scores, whole, strict=True):
-            follows = is_whole or (follows if hit.neighbour else score > 0 and score >= least)
+        for hit, is_whole in zip(hits, whole, strict=True):
+            is_good = hit.score > 0 and hit.score >= least
+            follows = is_whole or (follows if hit.neighbour else is_good)
             if follows:
                 yield hit
 

@@ -57,9 +57,8 @@ class TokenCounting(msgspec.Struct, frozen=True):
     def _extra(self) -> int:
         """Return the tokens of system prompt and tools if the content is not a request."""
         prompt = self._counter.text_cached(self._system) if self._system else 0
-        return prompt + (
-            self._counter.tools_cached(self._tools, self._shared.format) if self._tools else 0
-        )
+        tools = self._counter.tools_cached(self._tools, self._shared.format) if self._tools else 0
+        return prompt + tools
 
     async def count_exactly(self, content: Any) -> TokenCount | None:
         """Return the provider's count of a request with this content; None if it has none."""

@@ -46,12 +46,9 @@ class Unstored:
             if entry.role != "system" or entry.type != "message":
                 break
             found[number] = msgspec.structs.replace(entry, pinned=True)
-        compactions = [at for at, entry in enumerate(found) if is_compaction(entry)]
-        if compactions:  # its provider reads nothing before the last one
-            found = [
-                entry for at, entry in enumerate(found) if entry.pinned or at >= compactions[-1]
-            ]
-        return form, tuple(found)
+        # The provider of a compaction reads nothing before the last one.
+        first = max((at for at, entry in enumerate(found) if is_compaction(entry)), default=0)
+        return form, tuple(entry for at, entry in enumerate(found) if entry.pinned or at >= first)
 
     def _read(
         self, messages: Any, format: str, default: str, prefix: str
