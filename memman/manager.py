@@ -1111,6 +1111,13 @@ class MemoryManager:
         """
         self._methods.observe(observer)
 
+    def wait_for_background(self, seconds: float = 60.0) -> bool:
+        """Wait for compressions in the background, at most so many seconds.
+
+        Returns whether they are done; for tests and scripts.
+        """
+        return self._runtime.run(self._methods.wait_for_background(seconds))
+
     def close(self) -> None:
         """Wait at most 5 s for background compressions, then close the store.
 

@@ -1148,6 +1148,13 @@ class AsyncMethods:
         """
         self._core.observe(observer)
 
+    async def wait_for_background(self, seconds: float = 60.0) -> bool:
+        """Wait for compressions in the background, at most so many seconds.
+
+        Returns whether they are done; for tests and scripts.
+        """
+        return await self._core.runtime.finish_background(seconds)
+
     async def close(self) -> None:
         """Wait at most 5 s for background compressions, then close the store.
 

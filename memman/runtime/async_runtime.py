@@ -128,7 +128,7 @@ class AsyncRuntime:
         import asyncio
 
         self._running_loop = asyncio.get_running_loop
-        self._closing = False
+        self.closing = False
         self._renew()
         renew_in_child(self._renew)
 
@@ -251,17 +251,28 @@ class AsyncRuntime:
     def start_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
         import asyncio
 
-        if self._closing:
+        if self.closing:
             return False
         task = asyncio.ensure_future(work())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
 
+    async def finish_background(self, timeout: float) -> bool:
+        import asyncio
+
+        loop = self.loop()
+        deadline = loop.time() + timeout
+        while tasks := (self._tasks | self._shielded) - {asyncio.current_task()}:
+            if (left := deadline - loop.time()) <= 0:
+                return False
+            await asyncio.wait(tasks, timeout=left)
+        return True
+
     async def stop_background(self, timeout: float) -> None:
         """Wait for background tasks, and cancel those that run longer; shielded work is not cancelled."""
         self.enter()
-        self._closing = True
+        self.closing = True
         if not self._tasks and not self._shielded:
             return
         import asyncio

@@ -71,6 +71,7 @@ class Runtime(Protocol):
     """The environment of a session: locks, calls of ports, and background work."""
 
     async_ports: bool  # whether ports may be async
+    closing: bool  # whether no background work may start
     observer: Observer | None
 
     def enter(self) -> None:
@@ -102,6 +103,9 @@ class Runtime(Protocol):
 
     def start_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
         """Start background work; return False if the manager is closing or no thread can start."""
+
+    async def finish_background(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds for background work, and return whether it is done."""
 
     async def stop_background(self, timeout: float) -> None:
         """Refuse new background work, and wait at most `timeout` seconds for what runs."""

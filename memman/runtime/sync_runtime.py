@@ -97,7 +97,7 @@ class SyncRuntime:
     def __init__(self, async_ports: bool = False) -> None:
         self.async_ports = async_ports
         self._port_loop = PortLoop()
-        self._closing = False
+        self.closing = False
         self._renew()
         renew_in_child(self._renew)
 
@@ -218,7 +218,7 @@ class SyncRuntime:
             daemon=True,
         )
         with self._lock:
-            if self._closing:
+            if self.closing:
                 return False
             try:
                 thread.start()
@@ -228,14 +228,18 @@ class SyncRuntime:
             self._started = [*filter(threading.Thread.is_alive, self._started), thread]
         return True
 
+    async def finish_background(self, timeout: float) -> bool:
+        deadline, own = time.monotonic() + timeout, threading.current_thread()
+        while running := [one for one in self._started if one is not own and one.is_alive()]:
+            if (left := deadline - time.monotonic()) <= 0:
+                return False
+            running[0].join(left)
+        return True
+
     async def stop_background(self, timeout: float) -> None:
         with self._lock:
-            self._closing = True
-            started = list(self._started)
-        deadline = time.monotonic() + timeout
-        for thread in started:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
+            self.closing = True
+        await self.finish_background(timeout)
 
     def end(self) -> None:
         self._port_loop.end()
