@@ -93,7 +93,7 @@ class Store(Protocol):
     of items up to a floor; the window is that list plus every `Added` record after the floor.
 
     Further methods are optional, one protocol each: `SupportsState`, `SupportsFind`, `SupportsSessions`,
-    `SupportsFeed`, `SupportsLease`, `SupportsErase` and `SupportsSearch`.
+    `SupportsFeed`, `SupportsLease`, `SupportsErase`, `SupportsSearch` and `SupportsVectors`.
     """
 
     def append(
@@ -285,6 +285,30 @@ class SupportsSearch(Protocol):
         An entry is found by `memman.search.searchable(entry)`, in scripts without spaces by pairs of
         characters. A deleted entry is never found, nor one of another tenant; an entry is found as soon as
         its append returned.
+        """
+
+
+Embed: TypeAlias = Callable[[Sequence[str]], MaybeAwaitable[Sequence[Sequence[float]]]]
+"""Returns a vector of floats for each text; all have the same length."""
+
+
+class SupportsVectors(Protocol):
+    """A store that keeps the vectors of entries, which are derived from their texts."""
+
+    def vectors(
+        self, session_id: str, embed: str, until: int, limit: int
+    ) -> MaybeAwaitable[Sequence[tuple[int, bytes]]]:
+        """Return (seq, vector) for entries up to a seq, the newest first, at most `limit`.
+
+        `embed` is the name of what made them; there are none of another one, and none of deleted entries.
+        """
+
+    def keep_vectors(
+        self, session_id: str, embed: str, epoch: int, rows: Sequence[tuple[int, bytes]]
+    ) -> MaybeAwaitable[bool]:
+        """Keep vectors, in place of any by another `embed`, and return True.
+
+        If the session's epoch is another one, entries may have been deleted: returns False.
         """
 
 

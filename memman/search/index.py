@@ -51,10 +51,11 @@ TABLES: Final = ("word", "fragment", "indexed")
 PARTS_OF_TABLES: Final = frozenset(
     [
         "indexed",
+        "vector",
         *(f"{t}{end}" for t in TABLES[:2] for end in ("", "_config", "_data", "_docsize", "_idx")),
     ]
 )
-"""The tables with those that FTS5 makes."""
+"""The tables with those that FTS5 makes, and that of vectors (`memman.search.vectors`)."""
 # Of the errors of either SQLite library; those of a lock, a full disk and a missing right have none.
 _OF_DAMAGE: Final = ("malformed", "vtable constructor failed", "fts5", "no such table")
 _SECURE_DELETE: Final = (3, 42, 0)  # from this SQLite on FTS5 can overwrite deleted words

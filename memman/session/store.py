@@ -18,17 +18,19 @@ from memman.protocols import (
     SupportsSearch,
     SupportsSessions,
     SupportsState,
+    SupportsVectors,
 )
 from memman.records import Added, Record, ids_made_by, ids_moved_by
 from memman.runtime.base import Runtime
 from memman.runtime.observation import Operation, observed
 from memman.search import scan
+from memman.search.vectors import ProcessVectors, Vector
 
 P = ParamSpec("P")
 T = TypeVar("T")
 CLOSED = "this manager was closed, and nothing was changed: make another one"
 _REQUIRED = ("append", "commit", "load", "read", "delete", "close")
-_OPTIONAL = ("state", "find", "sessions", "feed", "lease", "erase", "search")
+_OPTIONAL = ("state", "find", "sessions", "feed", "lease", "erase", "search", "keep_vectors")
 _OF_NO_SESSION = ("close", "sessions", "feed", "search")
 _PAGE = 500
 
@@ -56,28 +58,36 @@ class FullStore:
         self._leases: SupportsLease | None = _with(store, "lease")
         lists: SupportsSessions | None = _with(store, "sessions")
         feeds: SupportsFeed | None = _with(store, "feed")
+        self._in_process = ProcessVectors()
+        keeps: SupportsVectors = _with(store, "keep_vectors") or self._in_process
         erases: SupportsErase | None = _with(store, "erase")
         # The methods of the store, which a subclass or a caller may have replaced since.
         self.append = self._awaited(lambda: self._store.append)
         self.commit = self._awaited(lambda: self._store.commit)
         self.load = self._awaited(lambda: self._store.load)
         self.read = self._awaited(lambda: self._store.read)
-        self.delete = self._awaited(lambda: self._store.delete)
+        self.delete = self._awaited(lambda: self._store.delete, deletes=True)
+        self.vectors = self._awaited(lambda: keeps.vectors)
+        self._keep = self._awaited(lambda: keeps.keep_vectors)
         self.sessions = self._awaited(
             lambda: self._needed(lists, "sessions", "list its sessions").sessions
         )
         every = "follow all its sessions at once; name a session"
         self.feed = self._awaited(lambda: self._needed(feeds, "feed", every).feed)
         whole = "overwrite entries; delete the whole session"
-        self.erase = self._awaited(lambda: self._needed(erases, "erase", whole).erase)
+        self.erase = self._awaited(lambda: self._needed(erases, "erase", whole).erase, deletes=True)
 
     def _awaited(
-        self, method: Callable[[], Callable[P, T | Awaitable[T]]]
+        self, method: Callable[[], Callable[P, T | Awaitable[T]]], deletes: bool = False
     ) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return a coroutine function that calls a method of the store, which is found at each call."""
 
         async def call(*args: P.args, **kw: P.kwargs) -> T:
-            return await self._call(method(), *args, **kw)
+            try:
+                return await self._call(method(), *args, **kw)
+            finally:
+                if deletes:
+                    self._in_process.drop(args[0])
 
         return call
 
@@ -134,6 +144,17 @@ class FullStore:
         if self._leases is not None:
             return await self._call(self._leases.lease, session_id, holder, seconds)
         return await self.state(session_id) is not None
+
+    async def keep_vectors(
+        self, session_id: str, embed: str, epoch: int, rows: Sequence[Vector]
+    ) -> bool:
+        """`SupportsVectors.keep_vectors`, by default in this process."""
+        kept = await self._keep(session_id, embed, epoch, rows)
+        state = await self.state(session_id)
+        if state is None or state[1] != epoch:  # a deletion may have been faster
+            self._in_process.drop(session_id, rows)
+            return False
+        return kept
 
     async def search(self, request: SearchRequest) -> Candidates:
         """`SupportsSearch.search`, by default a walk through the logs."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from memman.search import index
+from memman.search import index, vectors
 from memman.stores.drivers import Library, has_search
 
 if TYPE_CHECKING:
@@ -95,11 +95,12 @@ def create(db: Connection) -> None:
 
 
 def strange_part(db: Connection, library: Library) -> str | None:
-    """Return the table or index that differs from ours, or None. The search index may be missing."""
+    """Return the table or index that differs from ours, or None. Index and vectors may be missing."""
     tables = _parts_made_by(create, library)
     parts = _parts(db)
-    others = parts - tables
-    of_index = {part for part in others if part[0].removeprefix("table ") in index.PARTS_OF_TABLES}
+    others = parts - tables - _parts_made_by(vectors.create, library)
+    names = {f"table {name}" for name in index.PARTS_OF_TABLES - {"vector"}}
+    of_index = {part for part in others if part[0] in names}
     # Without FTS5 its tables are never read.
     known = _parts_made_by(index.create, library) if of_index and has_search(library) else of_index
     differing = (tables - parts) | (others ^ known)

@@ -31,6 +31,7 @@ from memman.records import Record, encode
 from memman.search import scan
 from memman.search.index import IndexDamaged
 from memman.search.scan import joined
+from memman.search.vectors import Vector
 from memman.stores import sqlite_tables as tables
 from memman.stores.drivers import has_search, warn_without_search
 from memman.stores.rows import Commit, foreign_cursor, head_conflict, numbers_in
@@ -265,6 +266,18 @@ class SQLiteStore(SQLiteFile):
             return scan(request, self._records_in_scope(request))
         behind = list(self._records_behind(str(upto), request))
         return joined(request, found, scan(request, behind)) if behind else found
+
+    def vectors(self, session_id: str, embed: str, until: int, limit: int) -> Sequence[Vector]:
+        """Return the vectors of an embed in a session, the newest first; none if they are damaged."""
+        given = session_id, embed, until, limit
+        with suppress(IndexDamaged):  # and the file cannot be written
+            return self._repaired(lambda: self._read(lambda db: tables.find_vectors(db, *given)))
+        return []
+
+    def keep_vectors(self, session_id: str, embed: str, epoch: int, rows: Sequence[Vector]) -> bool:
+        """Keep the vectors of an embed, if no entry was deleted since this epoch; others' go."""
+        given = session_id, embed, epoch, rows
+        return self._repaired(lambda: self._write(lambda db: tables.keep_vectors(db, *given)))
 
     def _records_in_scope(self, request: SearchRequest) -> Iterator[tuple[str, int, Record]]:
         last, name = 0, request.session_id

@@ -255,7 +255,7 @@ class SQLiteFile:
         """Set a connection up: the version is checked first, so that a foreign file is not touched."""
         self._make_ready(db, self._version(db))
         if strange := strange_part(db, self._library):
-            raise self._foreign_schema(strange)
+            raise _foreign_schema(self.path, strange)
         [(self._seen,)] = db.execute("PRAGMA data_version")
         self._files = self._found_files()
 
@@ -286,14 +286,8 @@ class SQLiteFile:
                 "install a newer memman-core"
             )
         if active is not None:
-            raise self._foreign_schema(active)
+            raise _foreign_schema(self.path, active)
         return int(version)
-
-    def _foreign_schema(self, part: str) -> StoreError:
-        return StoreError(
-            f"{self.path} has {safe_repr(part, 60)}, which is not of memman and could run code; "
-            "nothing was read. Ask the author of the file for archives of its sessions"
-        )
 
     def _empty_wal(self) -> None:
         """Move the write-ahead log into the file, so that no erased payload stays in it."""
@@ -325,6 +319,13 @@ class SQLiteFile:
                 self._library.version,
             )
         self._seen = seen
+
+
+def _foreign_schema(path: str, part: str) -> StoreError:
+    return StoreError(
+        f"{path} has {safe_repr(part, 60)}, which is not of memman and could run code; "
+        "nothing was read. Ask the author of the file for archives of its sessions"
+    )
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ from memman.protocols import (
     StoredItem,
 )
 from memman.records import Added, Record, SessionTotals, encode, tombstone
-from memman.search import index, searchable
+from memman.search import index, searchable, vectors
 from memman.stores import rows
 from memman.stores.rows import (
     LISTED_COLUMNS,
@@ -330,6 +330,28 @@ def continue_index(db: Connection) -> None:
         index.add(db, texts, last)
 
 
+def find_vectors(
+    db: Connection, session_id: str, embed: str, until: int, limit: int
+) -> list[vectors.Vector]:
+    """Return the vectors of an embed for a session's entries up to a seq, the newest first."""
+    row = row_of(db, session_id)
+    with index.guarded(db):
+        is_known = row is not None and vectors.exist(db, embed)
+        return vectors.find(db, row.number, until, limit) if row and is_known else []
+
+
+def keep_vectors(
+    db: Connection, session_id: str, embed: str, epoch: int, rows: Sequence[vectors.Vector]
+) -> bool:
+    """Keep the vectors of an embed if the epoch is unchanged, so that no entry was deleted since."""
+    row = row_of(db, session_id)
+    if row is None or row.epoch != epoch:
+        return False
+    with index.guarded(db):
+        vectors.add(db, row.number, embed, rows)
+    return True
+
+
 def discard_index(db: Connection) -> None:
     """Take a damaged index out of the schema; its pages are to be erased."""
     index.discard(db)
@@ -358,8 +380,10 @@ def _indexed_rows(records: Iterable[tuple[int, Record]]) -> list[index.Row]:
 
 
 def _unindex(db: Connection, row: SessionRow, seqs: Iterable[int] | None = None) -> None:
-    """Remove the entries of these records, or of all of the session's, from the index."""
+    """Remove these records, or all of the session's, from the index and the vectors."""
+    chosen = None if seqs is None else msgspec.json.encode(list(seqs)).decode()
     with index.guarded(db):
+        vectors.remove(db, row.number, chosen)
         if not index.exists(db):
             index.drop(db)  # one of another version has the words, too
             return
@@ -369,7 +393,6 @@ def _unindex(db: Connection, row: SessionRow, seqs: Iterable[int] | None = None)
             "nothing was deleted: a newer SQLite has written the search index of this file, and this one "
             "cannot remove words from it. Use the newer Python, or driver=apsw (memman-core[apsw])"
         )
-    chosen = None if seqs is None else msgspec.json.encode(list(seqs)).decode()
     found = db.execute(_INDEXED, (row.number, upto, chosen, chosen))
     places = ((index.place_of(row.number, seq), decoded(seq, payload)[1]) for seq, payload in found)
     texts = _indexed_rows(places)
