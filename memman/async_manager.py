@@ -13,6 +13,7 @@ from memman.core.methods import AsyncMethods
 from memman.formats import FormatName
 from memman.protocols import (
     AsyncStore,
+    Embed,
     LocalCounter,
     ModelInfo,
     Store,
@@ -38,6 +39,8 @@ class AsyncMemoryManager(AsyncMethods):
         model_info: the limits of `model`, instead of the known ones.
         redact: `Entry -> Entry`, called before an entry is counted and stored, and again before it is
             sent to a summarizer or a remote counter.
+        embed: returns a vector of floats for each of some texts, so that entries are also found by their
+            meaning; called for a search, and in the background. Another model needs another name.
         keeps: sections of your own in the outline, such as `{"Tickets": find_tickets}`: a title, and a
             function `Entry -> Iterable[str]` that returns the texts to keep of an entry.
         plugins: the distributions whose plugins may be loaded, such as `["memman-openai"]` or
@@ -72,6 +75,7 @@ class AsyncMemoryManager(AsyncMethods):
         format: FormatName | str | None = None,
         model_info: ModelInfo | None = None,
         redact: Redact | None = None,
+        embed: Embed | None = None,
         keeps: Keeps | None = None,
         plugins: Iterable[str] | None = None,
         clock: Callable[[], datetime] | None = None,
@@ -91,6 +95,7 @@ class AsyncMemoryManager(AsyncMethods):
             format=format,
             model_info=model_info,
             redact=redact,
+            embed=embed,
             keeps=keeps,
             plugins=plugins,
             clock=clock,

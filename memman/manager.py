@@ -25,6 +25,7 @@ from memman.explain.explanation import Explanation
 from memman.formats import FormatName
 from memman.protocols import (
     AsyncStore,
+    Embed,
     FeedItem,
     LocalCounter,
     ModelInfo,
@@ -56,6 +57,8 @@ class MemoryManager:
         model_info: the limits of `model`, instead of the known ones.
         redact: `Entry -> Entry`, called before an entry is counted and stored, and again before it is
             sent to a summarizer or a remote counter.
+        embed: returns a vector of floats for each of some texts, so that entries are also found by their
+            meaning; called for a search, and in the background. Another model needs another name.
         keeps: sections of your own in the outline, such as `{"Tickets": find_tickets}`: a title, and a
             function `Entry -> Iterable[str]` that returns the texts to keep of an entry.
         plugins: the distributions whose plugins may be loaded, such as `["memman-openai"]` or
@@ -92,6 +95,7 @@ class MemoryManager:
         format: FormatName | str | None = None,
         model_info: ModelInfo | None = None,
         redact: Redact | None = None,
+        embed: Embed | None = None,
         keeps: Keeps | None = None,
         plugins: Iterable[str] | None = None,
         clock: Callable[[], datetime] | None = None,
@@ -114,6 +118,7 @@ class MemoryManager:
             format=format,
             model_info=model_info,
             redact=redact,
+            embed=embed,
             keeps=keeps,
             plugins=plugins,
             clock=clock,
@@ -758,7 +763,8 @@ class MemoryManager:
         """Search the log of messages and tool calls, compressed or not, and return the entries, best first.
 
         Words are compared by their stems; parts of words, paths, numbers and signs are found, too. Nothing
-        in the query has a meaning as syntax. A store makes its index at the first search.
+        in the query has a meaning as syntax. A store makes its index at the first search. With `embed=`,
+        messages of one session are found by their meaning where no entry has enough of the words.
 
         Args:
             session_id: must exist; None for a search in several sessions.
@@ -1112,9 +1118,9 @@ class MemoryManager:
         self._methods.observe(observer)
 
     def wait_for_background(self, seconds: float = 60.0) -> bool:
-        """Wait for compressions in the background, at most so many seconds.
+        """Wait for compressions and vectors that are made in the background, at most so many seconds.
 
-        Returns whether they are done; for tests and scripts.
+        Returns whether they are done; for tests, and for scripts before a search by meaning.
         """
         return self._runtime.run(self._methods.wait_for_background(seconds))
 

@@ -48,7 +48,8 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     """Earlier entries that a context quotes behind a message of the user, since it speaks of them.
 
     `message_id` and `message_address` are those of the message's entry, and `words` are those of its terms
-    by which the earlier ones were found. `addresses` are theirs, in order. `text` is what the model reads.
+    by which the earlier ones were found; none if they were found by meaning. `addresses` are theirs, in
+    order. `text` is what the model reads.
     """
 
     message_id: str
@@ -59,7 +60,7 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
     def __str__(self) -> str:
-        words = ", ".join(map(safe_repr, self.words))
+        words = ", ".join(map(safe_repr, self.words)) or "meaning"
         shown = ", ".join(self.addresses)
         return f"{shown} behind {self.message_address}, by {words} ({self.tokens:,} tokens)"
 

@@ -29,7 +29,7 @@ from memman.formats.plain import as_plain
 from memman.ids import check_nonce
 from memman.protocols import Format
 from memman.results import EntryState
-from memman.runtime.base import is_async_callable
+from memman.runtime.base import USE_ASYNC, is_async_callable
 from memman.search import terms_of
 from memman.session.requests import ContextRequest
 from memman.session.search import Search
@@ -46,6 +46,14 @@ def check_function(port: Any, name: str) -> None:
         raise InvalidInput(f"{name} must be callable, not {type(port).__name__}")
     if is_async_callable(port):
         raise AsyncPortRefused(f"{name} is async, and must be a plain function in both managers")
+
+
+def check_embed(embed: Any, takes_async: bool) -> None:
+    """Raise an error unless `embed` is None or a function that this manager can call."""
+    if not is_async_callable(embed):
+        check_function(embed, "embed")
+    elif not takes_async:
+        raise AsyncPortRefused(f"embed is async: {USE_ASYNC}, or a plain function")
 
 
 def checked_keeps(keeps: Any) -> Keeps:
@@ -281,6 +289,7 @@ def search_request(
                 f"{name} must be a datetime with a time zone, not {safe_repr(moment, 60)}"
             )
     return Search(
+        query=query,
         terms=terms,
         session_id=None if session_id is None else check_id(session_id, "session_id"),
         prefix=prefix,

@@ -15,6 +15,7 @@ from memman.compression.strategies import stages_of
 from memman.config import MemoryConfig, no_room, readable, resolve_budget, room_of
 from memman.core.arguments import (
     aware,
+    check_embed,
     check_function,
     check_positive,
     check_switch,
@@ -34,6 +35,7 @@ from memman.ids import new_nonce as random_nonce
 from memman.plugins import chosen_plugins
 from memman.protocols import (
     AsyncStore,
+    Embed,
     LocalCounter,
     ModelInfo,
     Store,
@@ -43,6 +45,7 @@ from memman.protocols import (
 from memman.runtime.base import Runtime, refuse_async_port
 from memman.runtime.observation import Observer
 from memman.session.cache import SessionCache
+from memman.session.meaning import Meaning
 from memman.session.shared import Shared
 from memman.session.store import FullStore, store_methods
 from memman.state import Keeps
@@ -75,6 +78,7 @@ class Core:
         format: FormatName | str | None,
         model_info: ModelInfo | None,
         redact: Redact | None,
+        embed: Embed | None,
         keeps: Keeps | None,
         plugins: Iterable[str] | None,
         clock: Callable[[], datetime] | None,
@@ -94,11 +98,14 @@ class Core:
             check_function(port, name)
         check_switch(exclusive, "exclusive")
         check_switch(trust_settings, "trust_settings")
+        check_embed(embed, runtime.async_ports)
         opened = MemoryStore() if store is None else self._open(store)
         refuse_async_port(opened, store_methods(opened), runtime, "store")
+        full = FullStore(opened, runtime)
         self.shared = Shared(
             runtime=runtime,
-            store=FullStore(opened, runtime),
+            store=full,
+            meaning=None if embed is None else Meaning(embed, full, runtime),
             exclusive=exclusive or store is None,
             clock=partial(datetime.now, UTC) if clock is None else aware(clock),
             new_id=uuid7 if new_id is None else checked_ids(new_id),

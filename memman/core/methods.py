@@ -753,7 +753,8 @@ class AsyncMethods:
         """Search the log of messages and tool calls, compressed or not, and return the entries, best first.
 
         Words are compared by their stems; parts of words, paths, numbers and signs are found, too. Nothing
-        in the query has a meaning as syntax. A store makes its index at the first search.
+        in the query has a meaning as syntax. A store makes its index at the first search. With `embed=`,
+        messages of one session are found by their meaning where no entry has enough of the words.
 
         Args:
             session_id: must exist; None for a search in several sessions.
@@ -1149,9 +1150,9 @@ class AsyncMethods:
         self._core.observe(observer)
 
     async def wait_for_background(self, seconds: float = 60.0) -> bool:
-        """Wait for compressions in the background, at most so many seconds.
+        """Wait for compressions and vectors that are made in the background, at most so many seconds.
 
-        Returns whether they are done; for tests and scripts.
+        Returns whether they are done; for tests, and for scripts before a search by meaning.
         """
         return await self._core.runtime.finish_background(seconds)
 

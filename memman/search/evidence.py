@@ -22,6 +22,7 @@ _VALUE: Final = re.compile(r"[\d/\\._:@#=]")
 _LEAST_VALUE: Final = 4  # characters of a value that is enough alone
 _LEAST_WORD: Final = 3  # characters
 _LEAST_WORDS: Final = 2
+_OF_SUBJECT: Final = 3  # words longer than the least
 _TELLING: Final = 0.4  # the rarity of a word that two thirds of the entries have
 _WEIGHED: Final = 12  # the rarest terms of a message, whose weight counts
 # The part of that weight that one entry must have, or the message gets no text; and any that is quoted.
@@ -84,6 +85,13 @@ def answers(message: str, found: Candidates) -> list[tuple[Ranked, tuple[str, ..
     least = _LEAST_SCORE * listed[0].score
     good = ((one, evidence.words(one.candidate)) for one in listed if one.score >= least)
     return [(one, words) for one, words in good if words]
+
+
+def has_subject(message: str) -> bool:
+    """Return whether a message has enough long words to be about something, unlike "Go on with step 4"."""
+    words = [term for term in terms_of(message) if _is_telling(term)]
+    long = [word for word in words if len(word) > _LEAST_WORD or SPACELESS.match(word)]
+    return _number_of(long) >= _OF_SUBJECT
 
 
 def _is_telling(term: str) -> bool:

@@ -143,7 +143,7 @@ class ContextBuilder:
         self._fell_back = ""  # the kind of failure of the last remote count, if it failed
         self._resolved = log.resolved
         self._generation, self._counter = log.generation, log.resolved.counter
-        self.recollections = Recollections(shared.store, log)
+        self.recollections = Recollections(shared, log)
         self._begin("")
 
     def _begin(self, nonce: str) -> None:

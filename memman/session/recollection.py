@@ -18,17 +18,18 @@ import msgspec
 from memman.compression.prompt import readable
 from memman.entries import Entry, neutralised
 from memman.errors import StoreError
-from memman.protocols import Candidates, SearchRequest
+from memman.protocols import Candidate, Candidates, SearchRequest
 from memman.quoting import kind_of
 from memman.records import Added
 from memman.results import Recalled
-from memman.search.evidence import answers
+from memman.search.evidence import answers, has_subject
 from memman.search.snippets import densest
 from memman.search.terms import terms_of
+from memman.search.vectors import LEAST_SIMILARITY
 from memman.session.log import SessionLog
 from memman.session.lookup import place_of
 from memman.session.requests import ContextRequest, pending_items
-from memman.session.store import FullStore
+from memman.session.shared import Shared
 from memman.window import RECALLED_INDEX, WindowItem
 
 logger: Final = logging.getLogger("memman")
@@ -51,8 +52,8 @@ _NOT_QUOTED: Final = ("active", "retracted", "deleted", "cleared")
 class Recollections:
     """The recalled texts of a session's window, made once for each message of the user."""
 
-    def __init__(self, store: FullStore, log: SessionLog) -> None:
-        self._store, self._log = store, log
+    def __init__(self, shared: Shared, log: SessionLog) -> None:
+        self._store, self._meaning, self._log = shared.store, shared.meaning, log
         self._shape: tuple[object, ...] = ()
         self._made: dict[str, Recalled | None] = {}  # by the id of the message
         self._told: set[Recalled] = set()
@@ -62,6 +63,8 @@ class Recollections:
         log = self._log
         if not request.recall or not log.resolved.budget.recall_tokens or not is_compacted(log):
             return ()
+        if self._meaning is not None:
+            self._meaning.prepare(log.id)
         pending = pending_items(request.pending, log.window, log.resolved.counter)
         try:
             return await self._texts([*log.window.items, *pending])
@@ -158,18 +161,32 @@ class Recollections:
         """
         log = self._log
         types = log.resolved.config.recall_types
-        request = SearchRequest(
-            terms=terms_of(asking.text), session_id=log.id, limit=_CANDIDATES, until=upto
-        )
-        found = await self._store.search(request) if request.terms else _NOTHING
-        for one, words in answers(asking.text, found):
-            hit = one.candidate
+        async for hit, words in self._answers(asking, upto):
             if hit.seq <= upto:  # a store may not know `until`
                 near = await self._store.read(log.id, hit.seq, _NEAR)
                 behind = [(seq, record) for seq, record in near if isinstance(record, Added)][:1]
                 for seq, record in [(hit.seq, hit.record), *behind]:
                     if seq <= upto and record.entry.type in types:
                         yield record.placed(seq), words, seq == hit.seq
+
+    async def _answers(
+        self, asking: Entry, upto: int
+    ) -> AsyncIterator[tuple[Candidate, Sequence[str]]]:
+        """Yield the entries that answer a message by words, or where none do, those nearest in meaning."""
+        log, text = self._log, asking.text
+        request = SearchRequest(
+            terms=terms_of(text), session_id=log.id, limit=_CANDIDATES, until=upto
+        )
+        found = await self._store.search(request) if request.terms else _NOTHING
+        good = answers(text, found)
+        for one, words in good:
+            yield one.candidate, words
+        if good or self._meaning is None or not has_subject(text):
+            return
+        async for hit, similarity in self._meaning.nearest(log.id, text, upto):
+            if similarity < LEAST_SIMILARITY:
+                return
+            yield hit, ()
 
     def _piece(self, text: str, words: Sequence[str], tokens: int) -> str:
         """Return the text, or its part with the most of these words, of about so many tokens."""

@@ -9,10 +9,11 @@ import msgspec
 
 from memman.entries import Entry, EntryType
 from memman.errors import SessionNotFound
-from memman.protocols import Candidate, SearchRequest
+from memman.protocols import Candidate, Candidates, SearchRequest
 from memman.records import Added
 from memman.results import EntryState, Hit
 from memman.search import searchable
+from memman.search.evidence import answers
 from memman.search.ranking import ranked
 from memman.search.snippets import snippet_of
 from memman.session.cache import SessionCache
@@ -30,6 +31,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     tools or times, all are accepted.
     """
 
+    query: str
     terms: tuple[str, ...]
     session_id: str | None
     prefix: str
@@ -60,7 +62,7 @@ class Searcher:
 
     def __init__(self, wanted: Search, shared: Shared, sessions: SessionCache) -> None:
         self._wanted = wanted
-        self._store = shared.store
+        self._store, self._meaning = shared.store, shared.meaning
         self._sessions = sessions
         self._hits: list[Hit] = []
         self._seen: set[tuple[str, int]] = set()
@@ -73,15 +75,21 @@ class Searcher:
                 break
             if await self._take(candidate.session_id, candidate.seq, candidate.record, score):
                 await self._take_neighbour(candidate.session_id, candidate.seq, score)
+        if self._meaning is not None and self._wanted.session_id is not None:
+            self._meaning.prepare(self._wanted.session_id)
         return self._hits
 
     def _is_full(self) -> bool:
         return self._wanted.limit is not None and len(self._hits) >= self._wanted.limit
 
     async def _candidates(self) -> AsyncIterator[tuple[Candidate, float]]:
-        """Yield the accepted candidates, best first; searches the store again if they are too few."""
+        """Yield the accepted candidates, best first: by meaning if no word hit is good, else by words.
+
+        Searches the store again if these are too few.
+        """
         wanted = self._wanted
-        asked = _CANDIDATES if wanted.budget is None else _TO_FILL
+        asked = first = _CANDIDATES if wanted.budget is None else _TO_FILL
+        is_near = False
         while True:
             found = await self._store.search(
                 SearchRequest(
@@ -91,6 +99,12 @@ class Searcher:
                     limit=asked,
                 )
             )
+            if asked == first:
+                async for candidate, similarity in self._by_meaning(found):
+                    is_near = True
+                    yield candidate, similarity
+            if is_near:
+                return
             for each in ranked(found, wanted.terms):
                 candidate = each.candidate
                 if wanted.accepts(candidate.record.entry):
@@ -98,6 +112,16 @@ class Searcher:
             if not found.more or asked >= _MOST:
                 return
             asked *= _MORE
+
+    async def _by_meaning(self, found: Candidates) -> AsyncIterator[tuple[Candidate, float]]:
+        """Yield the accepted candidates by meaning, unless a word hit is good, or the query is a word."""
+        meaning, wanted = self._meaning, self._wanted
+        if meaning is None or wanted.session_id is None or answers(wanted.query, found):
+            return
+        if not found.found or len(wanted.terms) > 1:
+            async for candidate, similarity in meaning.nearest(wanted.session_id, wanted.query):
+                if wanted.accepts(candidate.record.entry):
+                    yield candidate, similarity
 
     async def _take(
         self, session_id: str, seq: int, record: Added, score: float, neighbour: bool = False

@@ -37,6 +37,7 @@ from memman.records import SettingsInEffect
 from memman.runtime.base import Flag, Runtime
 from memman.runtime.forks import renew_in_child
 from memman.runtime.observation import Operation, observed
+from memman.session.meaning import Meaning
 from memman.session.store import FullStore
 from memman.state import Keeps, State
 from memman.summarizers import Asker
@@ -155,6 +156,7 @@ class Shared:
 
     runtime: Runtime
     store: FullStore
+    meaning: Meaning | None
     exclusive: bool
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
