@@ -134,11 +134,7 @@ def _project(requirement: str) -> str:
 
 
 def _check(
-    spec: Any,
-    models: Sequence[str],
-    info: PluginInfo,
-    module: str,
-    dependencies: tuple[str, ...],
+    spec: Any, models: Sequence[str], info: PluginInfo, module: str, dependencies: tuple[str, ...]
 ) -> CheckedCounter:
     if not isinstance(spec, CounterSpec):
         fault = f"a {type(spec).__name__} is not a CounterSpec"

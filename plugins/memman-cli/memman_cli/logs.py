@@ -30,16 +30,7 @@ from memman_cli.detection import (
     other_format,
 )
 from memman_cli.errors import UnreadableError
-from memman_cli.files import (
-    NOT_JSON,
-    File,
-    Items,
-    Lines,
-    decode,
-    display_name,
-    on_disk,
-    text_of,
-)
+from memman_cli.files import NOT_JSON, File, Items, Lines, decode, display_name, on_disk, text_of
 from memman_cli.log_formats import IMPORT_FORMATS
 from memman_cli.log_formats.common import may_cut
 from memman_cli.log_formats.protocol import Compaction, ImportFormat, LeftOut, ReadEntry, ReadItem

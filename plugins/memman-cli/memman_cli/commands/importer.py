@@ -42,14 +42,7 @@ from memman_cli.errors import UNREADABLE, UnusableError
 from memman_cli.files import STDIN, File, display_name, on_disk, read_bytes, temporary_folder
 from memman_cli.logs import Log, log_in
 from memman_cli.output import note, say
-from memman_cli.sessions import (
-    check_target,
-    is_session,
-    load,
-    parse_document,
-    save,
-    session_name,
-)
+from memman_cli.sessions import check_target, is_session, load, parse_document, save, session_name
 from memman_cli.words import counter_note, entries_of, plural
 
 

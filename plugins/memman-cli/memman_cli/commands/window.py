@@ -45,11 +45,7 @@ _HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
 )
 @options.json
 def stats(
-    session: str,
-    model: str | None,
-    budget: int | None,
-    fail_over: float | None,
-    as_json: bool,
+    session: str, model: str | None, budget: int | None, fail_over: float | None, as_json: bool
 ) -> None:
     """Show how the session S, or a log, fills its context window."""
     opened = load(session, model, budget)

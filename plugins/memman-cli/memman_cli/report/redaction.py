@@ -11,13 +11,7 @@ from memman.entries import Entry
 from memman.errors import InvalidInput
 from memman.explain.shares import Share
 from memman.records import Described, Record
-from memman_cli.report.data import (
-    Report,
-    ShownBlock,
-    ShownEntry,
-    ShownPart,
-    ShownStep,
-)
+from memman_cli.report.data import Report, ShownBlock, ShownEntry, ShownPart, ShownStep
 
 Redact = Callable[[Entry], Entry]
 _NAMES = ("model",)  # text settings that may be shown
