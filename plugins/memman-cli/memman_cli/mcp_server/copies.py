@@ -110,9 +110,8 @@ class Copies:
             self._closed = True
             self._due.clear()
             self._change.notify_all()
-        self._thread.join(
-            _PATIENCE
-        )  # an import of a large file may go on; it fails when the store closes
+        # An import of a large file may go on; it fails when the store closes.
+        self._thread.join(_PATIENCE)
         self.memory.close()
 
     # ------------------------------------------------------------ files

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from memman import __version__
 from memman.errors import MemmanError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from mcp.types import CallToolResult, Tool
 
+T = TypeVar("T")
 INSTRUCTIONS: Final = (
     "Search and read earlier conversations, such as your own past sessions. Use `search` if you need "
     "something that is no longer in your context, or from another session: an exact value, a path, an "
@@ -28,10 +30,13 @@ def server_of(calls: ToolCalls) -> Server:
     from anyio import to_thread
     from mcp.server.lowlevel import Server
 
-    listed = _listed_tools()
+    def always(answer: T) -> Callable[[object, object], Awaitable[T]]:
+        """Return a handler with the same answer to every request."""
 
-    async def list_tools(_context: object, _params: object) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=listed)
+        async def handler(_context: object, _params: object) -> T:
+            return answer
+
+        return handler
 
     async def call_tool(_context: object, params: types.CallToolRequestParams) -> CallToolResult:
         def answer() -> tuple[str, bool]:
@@ -45,31 +50,20 @@ def server_of(calls: ToolCalls) -> Server:
             content=[types.TextContent(type="text", text=text)], is_error=failed
         )
 
-    async def list_resources(_context: object, _params: object) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=[])
-
-    async def list_prompts(_context: object, _params: object) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=[])
-
-    async def complete(_context: object, _params: object) -> types.CompleteResult:
-        return types.CompleteResult(completion=types.Completion(values=[]))
-
-    async def set_level(_context: object, _params: object) -> types.EmptyResult:
-        return types.EmptyResult()
-
     server = Server(
         "memman",
         version=__version__,
         title="memman",
         instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
+        on_list_tools=always(types.ListToolsResult(tools=_listed_tools())),
         on_call_tool=call_tool,
         # The conformance suite requests these of every server; the answers are empty.
-        on_list_resources=list_resources,
-        on_list_prompts=list_prompts,
-        on_completion=complete,
+        on_list_resources=always(types.ListResourcesResult(resources=[])),
+        on_list_prompts=always(types.ListPromptsResult(prompts=[])),
+        on_completion=always(types.CompleteResult(completion=types.Completion(values=[]))),
     )
     # Not by `on_set_logging_level`, which would warn: the capability is deprecated, but clients still ask.
+    set_level = always(types.EmptyResult())
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
     return server
 
@@ -77,18 +71,16 @@ def server_of(calls: ToolCalls) -> Server:
 def _listed_tools() -> list[Tool]:
     from mcp.types import Tool, ToolAnnotations
 
+    annotations = ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
     return [
         Tool(
             name=tool.name,
             title=tool.title,
             description=tool.description,
             input_schema=tool.schema,
-            annotations=ToolAnnotations(
-                read_only_hint=True,
-                destructive_hint=False,
-                idempotent_hint=True,
-                open_world_hint=False,
-            ),
+            annotations=annotations,
         )
         for tool in TOOLS
     ]

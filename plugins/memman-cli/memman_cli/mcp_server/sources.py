@@ -49,6 +49,11 @@ class Scope(msgspec.Struct, frozen=True):
         """Return the name of one of the sessions."""
         return f"{self.label}/{session_id}" if self.label else session_id
 
+    def sessions(self) -> list[SessionInfo]:
+        """Return the sessions that the scope has."""
+        found = self.memory.list_sessions(prefix=self.session_id or self.prefix)
+        return [info for info in found if self.session_id in (None, info.session_id)]
+
 
 class Sources:
     """The sessions of databases, files and folders, by name.
@@ -122,8 +127,7 @@ class Sources:
         found = [
             (scope.name_of(info.session_id), scope, info)
             for scope in self.scopes(wanted)
-            for info in scope.memory.list_sessions(prefix=scope.session_id or scope.prefix)
-            if scope.session_id in (None, info.session_id)
+            for info in scope.sessions()
         ]
         return sorted(found, key=lambda each: each[2].last_active_at, reverse=True)
 
@@ -139,15 +143,11 @@ class Sources:
         for scope in self._managers():
             inside = f"{scope.label}/" if scope.label else ""
             if begin.startswith(inside):
-                own = begin.removeprefix(inside)
-                found.append(
-                    msgspec.structs.replace(scope, prefix=own)
-                    if star
-                    else msgspec.structs.replace(scope, session_id=own)
-                )
+                selected = {"prefix" if star else "session_id": begin.removeprefix(inside)}
+                found.append(msgspec.structs.replace(scope, **selected))
             elif star and inside.startswith(begin):
                 found.append(scope)
-        found = [scope for scope in found if _has_sessions(scope)]
+        found = [scope for scope in found if scope.sessions()]
         if not found and wanted != ALL:
             raise InvalidInput(self._unknown(wanted))
         return found
@@ -192,11 +192,6 @@ class Sources:
         return copies
 
 
-def _has_sessions(scope: Scope) -> bool:
-    found = scope.memory.list_sessions(prefix=scope.session_id or scope.prefix)
-    return any(scope.session_id in (None, info.session_id) for info in found)
-
-
 def _labelled(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each path with the beginning of its sessions' names, which is "" for a single source."""
     if len(paths) == 1:
@@ -218,10 +213,9 @@ def _labelled(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _check_readable(path: str) -> None:
     try:
         mode = Path(path).stat().st_mode
-        if not S_ISDIR(mode) and not S_ISREG(mode):
-            raise UnreadableError(f"{path} is neither a file nor a folder")
         if S_ISREG(mode):
-            with Path(path).open("rb"):
-                pass
+            Path(path).open("rb").close()
+        elif not S_ISDIR(mode):
+            raise UnreadableError(f"{path} is neither a file nor a folder")
     except OSError as error:
         raise cannot_read(path, error) from None

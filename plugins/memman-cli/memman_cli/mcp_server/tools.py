@@ -38,11 +38,12 @@ _MOST_LISTED: Final = 5  # unreadable files
 _Page = Annotated[
     int, Meta(ge=1, description="The page of the answer; the first one names their number.")
 ]
+_Text = Annotated[str, Meta(min_length=1, max_length=10_000)]
+_Name = Annotated[str, Meta(max_length=1_000)]  # of a session, or the beginning of names and *
 _Session = Annotated[
-    str,
+    _Name,
     Meta(
-        max_length=1_000,
-        description="The session's name, as the tool stats lists it. Not needed if there is only one.",
+        description="The session's name, as the tool stats lists it. Not needed if there is only one."
     ),
 ]
 
@@ -51,18 +52,12 @@ class SearchArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The arguments of `search`."""
 
     query: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=10_000,
-            description="Words, an exact value, a path, an identifier or an error message.",
-        ),
+        _Text, Meta(description="Words, an exact value, a path, an identifier or an error message.")
     ]
     session: Annotated[
-        str,
+        _Name,
         Meta(
-            max_length=1_000,
-            description="One session, or the beginning of names and *, such as `chat.db/*`; default: all.",
+            description="One session, or the beginning of names and *, such as `chat.db/*`; default: all."
         ),
     ] = ALL
     types: Annotated[list[EntryType], Meta(description="Only entries of these types.")] = []
@@ -95,11 +90,9 @@ class WhyArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The arguments of `why`."""
 
     text: Annotated[
-        str,
+        _Text,
         Meta(
-            min_length=1,
-            max_length=10_000,
-            description='A text as it was in the conversation, or the address of an entry, "#118".',
+            description='A text as it was in the conversation, or the address of an entry, "#118".'
         ),
     ]
     session: _Session = ""
@@ -110,10 +103,9 @@ class StatsArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The arguments of `stats`."""
 
     session: Annotated[
-        str,
+        _Name,
         Meta(
-            max_length=1_000,
-            description="One session, for its numbers, or the beginning of names and *; default: all.",
+            description="One session, for its numbers, or the beginning of names and *; default: all."
         ),
     ] = ALL
     page: _Page = 1
@@ -187,11 +179,11 @@ class ToolCalls:
 
     def call(self, name: str, arguments: Mapping[str, Any] | None) -> str:
         """Return the answer of a tool. Raises `InvalidInput`, or the error of reading a source."""
-        tool = next((each for each in TOOLS if each.name == name), None)
-        if tool is None:
-            raise InvalidInput(f"there is no tool {name!r}, but {', '.join(t.name for t in TOOLS)}")
+        types = {tool.name: tool.arguments for tool in TOOLS}
+        if name not in types:
+            raise InvalidInput(f"there is no tool {name!r}, but {', '.join(types)}")
         try:
-            given = msgspec.convert(arguments or {}, tool.arguments, strict=False)
+            given = msgspec.convert(arguments or {}, types[name], strict=False)
         except msgspec.ValidationError as error:
             # With the names of arguments, not with paths of JSON.
             fault = str(error).replace("`$.", "`").replace(" - at `$`", "")
@@ -304,8 +296,7 @@ class ToolCalls:
         return notes
 
     def _lines(self, title: str, lines: Sequence[str], page: int) -> str:
-        nonce = new_nonce()
-        return page_of_lines(title, lines, page, self._max_tokens, self._sources.count, nonce)
+        return page_of_lines(title, lines, page, self._max_tokens, self._sources.count)
 
 
 def _relevant(hits: Sequence[Hit], query: str) -> list[Hit]:
