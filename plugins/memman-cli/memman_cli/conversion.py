@@ -13,15 +13,7 @@ from memman.archive.document import SessionState, state_of
 from memman.entries import NO_JSON, NOT_COUNTED, Entry, NewEntry, encode_json, entry_of
 from memman.ids import new_id, new_nonce
 from memman.manager import MemoryManager
-from memman.records import (
-    Added,
-    Compressed,
-    Configured,
-    Opened,
-    Record,
-    Replacement,
-    ReplacementMethod,
-)
+from memman.records import Added, Compressed, Configured, Opened, Record, Replacement
 from memman_cli.errors import UnusableError
 from memman_cli.log_formats.protocol import Compaction, ReadEntry, ReadItem
 from memman_cli.logs import Log
@@ -153,21 +145,17 @@ class _Records:
         if run.first is None or run.last is None:
             yield self._added(self._summary(item.summary, NO_JSON), self._active)
             return
-        covers = {
-            "first": run.first[0],
-            "last": run.last[0],
-            "start": run.first[1].isoformat(),
-            "end": run.last[1].isoformat(),
-        }
+        (first, start), (last, end) = run.first, run.last
+        covers = {"first": first, "last": last, "start": start.isoformat(), "end": end.isoformat()}
         summary = self._summary(item.summary, encode_json(covers, "the range of a summary"))
-        yield self._compressed(run, summary, "summary", item.reason)
+        yield self._compressed(run, summary, item.reason)
         self._active.append(self._seq, summary, self._tokens(summary))
 
     def drop_abandoned(self) -> Iterator[Record]:
         """Drop an abandoned branch from the window; its entries stay in the log."""
         run, self._abandoned = self._abandoned, _Run()
         if run.ids:
-            yield self._compressed(run, None, "drop", _ABANDONED)
+            yield self._compressed(run, None, _ABANDONED)
 
     def _added(self, entry: Entry, run: _Run) -> Record:
         self._seq += 1
@@ -177,15 +165,13 @@ class _Records:
             run.append(self._seq, entry, self._tokens(entry))
         return Added(entry)
 
-    def _compressed(
-        self, run: _Run, entry: Entry | None, method: ReplacementMethod, reason: str
-    ) -> Record:
+    def _compressed(self, run: _Run, entry: Entry | None, reason: str) -> Record:
         self._seq += 1
         kept = self._pinned + self._active.tokens
         return Compressed(
             id=new_id(),
             at=self._at,
-            replacements=(Replacement(tuple(run.ids), entry, method),),
+            replacements=(Replacement(tuple(run.ids), entry, "summary" if entry else "drop"),),
             reason=reason,
             tokens_before=kept + run.tokens,
             tokens_after=kept + (0 if entry is None else self._tokens(entry)),

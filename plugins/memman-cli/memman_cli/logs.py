@@ -32,7 +32,7 @@ from memman_cli.detection import (
 from memman_cli.errors import UnreadableError
 from memman_cli.files import NOT_JSON, File, Items, Lines, decode, display_name, on_disk, text_of
 from memman_cli.log_formats import IMPORT_FORMATS
-from memman_cli.log_formats.common import may_cut
+from memman_cli.log_formats.common import may_cut, parse_piece
 from memman_cli.log_formats.protocol import Compaction, ImportFormat, LeftOut, ReadEntry, ReadItem
 
 _UNCUT = ("langchain", "text")  # formats whose messages may refer to others at any distance
@@ -94,7 +94,7 @@ class Log:
             return list(self._items)
         with self._located():
             found = list(self._plain())
-            _parse(self._provider_format, found)
+            parse_piece(self._provider_format, found)
             return [message for _, message in found]
 
     @cached_property
@@ -129,11 +129,7 @@ class Log:
         if self._chosen is not None:
             raise UnreadableError(f"{self.name} has one conversation: leave --conversation out")
         for number, (form, piece) in enumerate(self._pieces()):
-            for new_entry in _parse(form, piece):
-                if new_entry.message_id is not None:
-                    label = f"{number}-{new_entry.message_id}"
-                    new_entry = msgspec.structs.replace(new_entry, message_id=label)
-                yield ReadEntry(new_entry)
+            yield from map(ReadEntry, parse_piece(form, piece, number))
 
     def _conversation(self, reader: ImportFormat) -> Iterable[Any]:
         """Return the items of the chosen conversation, which may be left out if there is only one."""
@@ -230,17 +226,6 @@ class _OwnItems:
             if (other := other_format(item, self._reader)) is not None:
                 raise FormatError(mixed("it", [other], [self._reader]), index)
             yield item
-
-
-def _parse(form: Format, piece: list[tuple[int, Any]]) -> list[NewEntry]:
-    """Return the entries of a piece; an error has the place of the item in the file."""
-    try:
-        return form.parse([message for _, message in piece])
-    except FormatError as error:
-        if error.index is None:
-            raise
-        fault = str(error).removeprefix(f"message {error.index}: ")
-        raise FormatError(fault, piece[error.index][0]) from None
 
 
 # ---------------------------------------------------------------- from a file

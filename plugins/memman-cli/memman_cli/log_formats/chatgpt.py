@@ -10,16 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from memman.display import safe_repr
-from memman.entries import (
-    JSON,
-    Content,
-    JSONObject,
-    NewEntry,
-    OpaquePart,
-    Part,
-    TextPart,
-    encode_json,
-)
+from memman.entries import JSON, Content, JSONObject, NewEntry, Part, TextPart
 from memman.errors import FormatError
 from memman.formats.parts import opaque, other_keys
 from memman_cli.log_formats.common import with_log_keys
@@ -54,11 +45,8 @@ class ChatGPTExport:
                 new_entry = _draft(number, message)
                 number += 1
                 if new_entry is not None:
-                    rest = {
-                        k: v
-                        for k, v in other_keys(message, _OF_MESSAGE).items()
-                        if v not in (None, {})
-                    }
+                    others = other_keys(message, _OF_MESSAGE)
+                    rest = {key: value for key, value in others.items() if value not in (None, {})}
                     yield ReadEntry(with_log_keys(new_entry, _NAME, rest), _time(message), not live)
 
 
@@ -144,7 +132,7 @@ def _content(content: JSON) -> Content:
         return str(content["text"])
     if not isinstance(parts, list):
         known = any(value for key, value in content.items() if key != "content_type")
-        return (OpaquePart(_NAME, encode_json(content, "a part of a message")),) if known else ""
+        return (opaque(_NAME, content, "a part of a message"),) if known else ""
     if all(isinstance(part, str) for part in parts):
         return "\n".join(parts)
     found: list[Part] = [

@@ -17,7 +17,7 @@ from memman.entries import JSON, JSONObject, NewEntry, text_of
 from memman.errors import FormatError
 from memman.formats.anthropic import AnthropicFormat
 from memman.formats.parts import other_keys
-from memman_cli.log_formats.common import one, with_log_keys
+from memman_cli.log_formats.common import with_log_keys
 from memman_cli.log_formats.protocol import Compaction, LeftOut, ReadEntry, ReadItem
 
 _NAME = "claude-code"
@@ -42,7 +42,7 @@ class ClaudeCodeLog:
 
     def conversations(self, items: Iterable[JSON]) -> Iterable[tuple[str, Iterable[JSON]]]:
         """Return the file as one session."""
-        return one(items)
+        return [("", items)]
 
     def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
         """Yield the lines in file order; those of abandoned branches are marked."""

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from memman.entries import JSON, JSONObject, text_of
-from memman.errors import FormatError
 from memman.formats.openai_responses import OpenAIResponsesFormat
-from memman_cli.log_formats.common import may_cut, one
+from memman_cli.log_formats.common import may_cut, parse_piece
 from memman_cli.log_formats.protocol import Compaction, ReadEntry, ReadItem
 
 _NAME = "codex"
@@ -42,7 +41,7 @@ class CodexLog:
 
     def conversations(self, items: Iterable[JSON]) -> Iterable[tuple[str, Iterable[JSON]]]:
         """Return the file as one session."""
-        return one(items)
+        return [("", items)]
 
     def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
         """Yield the items in order, and a compaction if the history was replaced."""
@@ -69,21 +68,11 @@ def _read(line: JSON) -> tuple[str, JSONObject]:
     return (str(line.get("type")), payload) if isinstance(payload, dict) else ("", {})
 
 
-def _entries(run: list[_Item], part: int) -> Iterator[ReadEntry]:
+def _entries(run: list[_Item], part: int) -> list[ReadEntry]:
     """Return the entries of a run of items, one for each."""
-    try:
-        new_entries = OpenAIResponsesFormat().parse([item.payload for item in run])
-    except FormatError as error:
-        if error.index is None:
-            raise
-        text = str(error).removeprefix(f"message {error.index}: ")
-        raise FormatError(f"its response_item: {text}", run[error.index].index) from None
-    for item, new_entry in zip(run, new_entries, strict=True):
-        if new_entry.message_id is not None:
-            new_entry = msgspec.structs.replace(
-                new_entry, message_id=f"{part}-{new_entry.message_id}"
-            )
-        yield ReadEntry(new_entry, item.at)
+    piece = [(item.index, item.payload) for item in run]
+    new_entries = parse_piece(OpenAIResponsesFormat(), piece, part, "its response_item: ")
+    return [ReadEntry(new_entry, item.at) for item, new_entry in zip(run, new_entries, strict=True)]
 
 
 def _summary(payload: JSONObject) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
 from memman.entries import JSON, JSONObject, NewEntry, encode_json
 from memman.errors import FormatError, InvalidInput
+from memman.protocols import Format
 
 _SIZE = 256
 _MOST = 4_096  # the model may never stop: a cut may then separate what belongs together
@@ -36,9 +37,27 @@ def text_at(place: str, value: JSON) -> str:
         raise FormatError(f"{place}: {error}") from None
 
 
-def one(items: Iterable[JSON]) -> list[tuple[str, Iterable[JSON]]]:
-    """Return a file as a single conversation."""
-    return [("", items)]
+def parse_piece(
+    form: Format, piece: Sequence[tuple[int, JSON]], number: int = 0, what: str = ""
+) -> list[NewEntry]:
+    """Return the entries of a piece of a log; the ids of its messages begin with its number.
+
+    The piece has each message with its place in the log. An error has that place, and begins with `what`.
+    """
+    try:
+        found = form.parse([message for _, message in piece])
+    except FormatError as error:
+        if error.index is None:
+            raise
+        fault = str(error).removeprefix(f"message {error.index}: ")
+        raise FormatError(f"{what}{fault}", piece[error.index][0]) from None
+    return [_labelled(new_entry, number) for new_entry in found]
+
+
+def _labelled(new_entry: NewEntry, number: int) -> NewEntry:
+    if new_entry.message_id is None:
+        return new_entry
+    return msgspec.structs.replace(new_entry, message_id=f"{number}-{new_entry.message_id}")
 
 
 def may_cut(before: JSON, after: JSON, size: int) -> bool:

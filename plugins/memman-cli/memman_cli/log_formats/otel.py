@@ -13,7 +13,7 @@ from memman.display import shape_of
 from memman.entries import JSON, ImagePart, JSONObject, NewEntry, Part, TextPart
 from memman.errors import FormatError
 from memman.formats.parts import opaque
-from memman_cli.log_formats.common import one, text_at
+from memman_cli.log_formats.common import text_at
 from memman_cli.log_formats.protocol import Compaction, ReadEntry, ReadItem
 
 _NAME = "otel"
@@ -35,7 +35,7 @@ class OTelMessages:
 
     def conversations(self, items: Iterable[JSON]) -> Iterable[tuple[str, Iterable[JSON]]]:
         """Return the file as one conversation."""
-        return one(items)
+        return [("", items)]
 
     def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
         """Yield the messages in order."""
