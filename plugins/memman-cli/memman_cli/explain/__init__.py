@@ -5,7 +5,7 @@ compressions; `values` finds their exact values. `traces` follows a text.
 """
 
 from memman_cli.explain.comparison import ComparedReplacement, ComparedValue, Comparison, compare
-from memman_cli.explain.survival import Survival, SurvivalFold, SurvivingValues, survivals
+from memman_cli.explain.survival import Survival, SurvivalFold, SurvivingValues
 from memman_cli.explain.traces import Found, Remnant, Trace, trace
 from memman_cli.explain.values import KeptIn
 
@@ -21,6 +21,5 @@ __all__ = [
     "SurvivingValues",
     "Trace",
     "compare",
-    "survivals",
     "trace",
 ]

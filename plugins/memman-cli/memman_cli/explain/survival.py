@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -32,14 +32,6 @@ class Survival(msgspec.Struct, frozen=True):
     values: int
     kept: int
     replacements: tuple[SurvivingValues, ...]
-
-
-def survivals(log: LogHistory) -> Iterator[Survival]:
-    """Return the survival of every compression, in log order."""
-    fold = SurvivalFold(log)
-    for seq, record in log.records:
-        if survival := fold.apply(seq, record):
-            yield survival
 
 
 class SurvivalFold:

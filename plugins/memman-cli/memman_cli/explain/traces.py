@@ -178,12 +178,6 @@ def _remnant(entry: Entry) -> Remnant:
 
 
 def _in_block(shown: Entry, values: tuple[str, ...], since: int | None) -> Remnant:
-    return Remnant(
-        entry_id=shown.id,
-        seq=shown.seq,
-        address=shown.address,
-        type="state",
-        where="state",
-        values=values,
-        since=since,
+    return msgspec.structs.replace(
+        _remnant(shown), type="state", where="state", values=values, since=since
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memman_cli.explain import compare, survivals
+from memman_cli.explain import Survival, SurvivalFold, compare
 from memman_cli.explain.values import Values
 
 from memman import MemoryManager
@@ -16,6 +16,11 @@ from tests.examples import examples
 from tests.explain.conversation import history, manager, orders, talk
 
 TEXT = st.text(alphabet="ab1 -_/.é", max_size=30)
+
+
+def survivals(read: LogHistory) -> list[Survival]:
+    fold = SurvivalFold(read)
+    return [found for seq, record in read.records if (found := fold.apply(seq, record))]
 
 
 def explained(read: LogHistory) -> list[Any]:
@@ -83,4 +88,4 @@ def test_retraction_has_no_survival() -> None:
     talk(memory)
     memory.compress("s", target_tokens=700)
     memory.retract("s", ["result"])
-    assert len(list(survivals(history(memory)))) == 1
+    assert len(survivals(history(memory))) == 1
