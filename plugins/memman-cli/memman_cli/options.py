@@ -73,6 +73,13 @@ def _name(_context: click.Context, _option: click.Parameter, name: str | None) -
     return None if name is None or is_blank(name) else name
 
 
+def _by_name(option: str, variable: str, text: str) -> Callable[[F], F]:
+    """Return an option for a name, which a variable of the environment may give."""
+    return click.option(
+        option, metavar="NAME", envvar=variable, show_envvar=True, callback=_name, help=text
+    )
+
+
 def _note_session(context: click.Context, _option: click.Parameter, name: str | None) -> None:
     context.meta[_SESSION] = name
 
@@ -119,24 +126,14 @@ def sessions(command: F) -> F:
 
 
 json = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-model = click.option(
-    "--model",
-    metavar="NAME",
-    envvar="MEMMAN_MODEL",
-    callback=_name,
-    show_envvar=True,
-    help="The model whose token counter and limits apply.",
-)
+model = _by_name("--model", "MEMMAN_MODEL", "The model whose token counter and limits apply.")
 output = click.option("-o", "--output", help='The session file to write; "-" is stdout.')
 in_place = click.option("--in-place", is_flag=True, help="Write back to S.")
 force = click.option("--force", is_flag=True, help="Overwrite a file that holds another session.")
-summarizer = click.option(
+summarizer = _by_name(
     "--summarizer",
-    metavar="NAME",
-    envvar="MEMMAN_SUMMARIZER",
-    callback=_name,
-    show_envvar=True,
-    help='The summarizer: "anthropic:MODEL" or "cmd:PROGRAM ARGS"; without it, the outline alone.',
+    "MEMMAN_SUMMARIZER",
+    'The summarizer: "anthropic:MODEL" or "cmd:PROGRAM ARGS"; without it, the outline alone.',
 )
 strict = click.option(
     "--strict",
