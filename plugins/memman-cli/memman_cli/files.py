@@ -20,6 +20,8 @@ from memman.stores import is_url, without_password
 from memman_cli.errors import UnreadableError
 
 STDIN = "-"
+Watch = Callable[[BinaryIO], BinaryIO]
+"""Wraps a file whose reading is shown."""
 NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The errors of `msgspec.json.decode`."""
 _HEAD = 50  # items by which a file is recognised
@@ -54,11 +56,7 @@ class File:
     """A file that can be read any number of times: a path, or `data` from a pipe."""
 
     def __init__(
-        self,
-        name: str,
-        path: Path | None = None,
-        data: bytes = b"",
-        watch: Callable[[BinaryIO], BinaryIO] | None = None,
+        self, name: str, path: Path | None = None, data: bytes = b"", watch: Watch | None = None
     ) -> None:
         self.name = name
         self._path = path
@@ -188,15 +186,18 @@ def display_name(path: str) -> str:
 
 def is_database(path: str) -> bool:
     """Return whether a path is the URL of a store, or a SQLite database of any program."""
-    if is_url(path):
-        return True
+    return is_url(path) or start_of(path, len(_SQLITE)) == _SQLITE
+
+
+def start_of(path: str, size: int) -> bytes:
+    """Return the first bytes of a regular file, none of anything else or of a file that cannot be read."""
     try:
         if not Path(path).is_file():  # opening a pipe would block, and take bytes from it
-            return False
+            return b""
         with Path(path).open("rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
+            return file.read(size)
     except OSError:
-        return False
+        return b""
 
 
 def on_disk(path: str) -> str:

@@ -6,7 +6,6 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from runpy import run_path
-from shlex import quote
 from typing import Any
 
 import click
@@ -18,9 +17,9 @@ from memman_cli.answers import ReportAnswer, write_answer
 from memman_cli.archives import cannot_write
 from memman_cli.display import progress
 from memman_cli.errors import UnusableError
-from memman_cli.files import STDIN
+from memman_cli.files import STDIN, start_of
 from memman_cli.output import note, write_data
-from memman_cli.report import GENERATOR, pieces, write
+from memman_cli.report import GENERATOR, PageOptions, pieces, write
 from memman_cli.sessions import Session, load, resolved
 
 _HEAD = 2_000  # bytes of a page, which name its generator
@@ -69,7 +68,7 @@ def report(
     with progress("reading the session"):
         opened = load(session, model, budget)
     settings = opened.effective
-    options: dict[str, Any] = {
+    shown: PageOptions = {
         "redact": redactor,
         "content": not no_content,
         "undo": _undo_command(session, opened),
@@ -77,12 +76,12 @@ def report(
         "limited": settings.max_tokens is not None,
     }
     if output == STDIN:
-        for piece in pieces(opened.memory, opened.id, **options):
+        for piece in pieces(opened.memory, opened.id, **shown):
             write_data(piece)
         return
     try:
         with progress("writing the page"):
-            write(opened.memory, opened.id, resolved(output), **options)
+            write(opened.memory, opened.id, resolved(output), **shown)
     except OSError as error:
         raise cannot_write(output, error) from None
     note(f"wrote {output}; open it in a browser")
@@ -96,34 +95,21 @@ def _undo_command(session: str, opened: Session) -> str:
     """Return the command that undoes a compression, without the compression; "" for a log."""
     if opened.is_log:
         return ""
-    file = "S" if session == STDIN else quote(Path(session).name)
-    name = options.chosen_session()
-    return f"{options.own_command()} undo {file}" + (
-        "" if name is None else f" --session {quote(name)}"
-    )
+    named = options.named(Path(session).name, options.chosen_session())
+    return f"{options.own_command()} undo {named}"
 
 
 def _check_target(output: str, force: bool) -> None:
     """Raise `UnusableError` if the file exists, unless it is a report and `force` is given."""
     if output == STDIN or not file_mode(output):
         return
-    if not _is_report(Path(output)):
+    if GENERATOR.encode() not in start_of(output, _HEAD):
         raise UnusableError(
             f"{output} exists and is not a memman report, so it is not overwritten; choose another "
             "name with -o"
         )
     if not force:
         raise UnusableError(f"{output} exists; choose another name, or --force")
-
-
-def _is_report(target: Path) -> bool:
-    try:
-        if not target.is_file():  # opening a pipe would block
-            return False
-        with target.open("rb") as file:
-            return GENERATOR.encode() in file.read(_HEAD)
-    except OSError:
-        return False
 
 
 def _redactor(name: str) -> Any:

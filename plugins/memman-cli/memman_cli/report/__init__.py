@@ -4,6 +4,6 @@
 puts it into the page. The files in `page/` are the page's HTML, CSS and JavaScript.
 """
 
-from memman_cli.report.document import GENERATOR, pieces, render, write
+from memman_cli.report.document import GENERATOR, PageOptions, pieces, render, write
 
-__all__ = ["GENERATOR", "pieces", "render", "write"]
+__all__ = ["GENERATOR", "PageOptions", "pieces", "render", "write"]

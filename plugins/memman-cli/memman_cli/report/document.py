@@ -8,7 +8,7 @@ import html
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
@@ -18,17 +18,7 @@ from memman_cli.report.data import Report, report_of
 from memman_cli.report.redaction import Redact, redacted, without_content
 
 # In this order in the page: each may use the ones before it.
-_SCRIPTS: Final = (
-    "session",
-    "text",
-    "summary",
-    "chart",
-    "spend",
-    "list",
-    "search",
-    "detail",
-    "app",
-)
+_SCRIPTS = ("session", "text", "summary", "chart", "spend", "list", "search", "detail", "app")
 GENERATOR: Final = '<meta name="generator" content="memman">'  # marks a page as a report
 _CHUNK: Final = 512  # of the items of a list in a block
 # Characters that end the block or a line of it for the HTML or JavaScript parser.
@@ -40,54 +30,51 @@ _ESCAPES: Final = (
 _encoder = msgspec.json.Encoder()
 
 
-def render(
-    memory: MemoryManager,
-    session_id: str,
-    *,
-    redact: Redact | None = None,
-    content: bool = True,
-    undo: str | None = None,
-    model: str | None = None,
-    limited: bool = True,
-) -> str:
+class PageOptions(TypedDict, total=False):
+    """How a report shows its session.
+
+    Attributes:
+        redact: returns an entry as it is to be shown, with its id and type kept. Token counts stay those of
+            the session. Default: entries are shown as they are.
+        content: False leaves out all texts and names. Numbers, times, types, the names of tools, and ids
+            stay. Default: True.
+        undo: the command that undoes a compression, such as `memman undo chat.json`; the page adds the
+            compression's id. None, the default, shows a call of the library, "" nothing.
+        model: the model to show; by default the session's own, or the one last in effect.
+        limited: False leaves out the manager's limits, if they are only defaults. Default: True.
+    """
+
+    redact: Redact | None
+    content: bool
+    undo: str | None
+    model: str | None
+    limited: bool
+
+
+def render(memory: MemoryManager, session_id: str, **options: Unpack[PageOptions]) -> str:
     """Return the report of a session as one HTML document.
 
     Args:
         memory: the manager that has the session.
         session_id: which session.
-        redact: returns an entry as it is to be shown, with its id and type kept. Token counts stay those of
-            the session.
-        content: False leaves out all texts and names. Numbers, times, types, the names of tools, and ids
-            stay.
-        undo: the command that undoes a compression, such as `memman undo chat.json`; the page adds the
-            compression's id. None shows a call of the library, "" nothing.
-        model: the model to show; by default the session's own, or the one last in effect.
-        limited: False leaves out the manager's limits, if they are only defaults.
+        **options: see `PageOptions`.
 
     Raises:
         SessionNotFound: the session does not exist.
         InvalidInput: `redact` failed, or returned another entry.
     """
-    return "".join(pieces(memory, session_id, redact, content, undo, model, limited))
+    return "".join(pieces(memory, session_id, **options))
 
 
 def write(
-    memory: MemoryManager,
-    session_id: str,
-    path: str | Path,
-    *,
-    redact: Redact | None = None,
-    content: bool = True,
-    undo: str | None = None,
-    model: str | None = None,
-    limited: bool = True,
+    memory: MemoryManager, session_id: str, path: str | Path, **options: Unpack[PageOptions]
 ) -> int:
     """Write the report of a session to a file, replacing an existing one, and return its size in bytes.
 
     Only the file's owner can read it. It is written whole or not at all; a symbolic link is replaced. The
     other arguments are those of `render`. Also raises `OSError`.
     """
-    made = pieces(memory, session_id, redact, content, undo, model, limited)
+    made = pieces(memory, session_id, **options)
     with replacing(Path(path)) as file:
         return sum(file.write(piece.encode()) for piece in made)
 
