@@ -22,20 +22,8 @@ from memman.errors import CounterUnavailable, InvalidInput
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
 from memman.protocols import CounterSpec, ModelInfo, ModelRef
-from memman_cli import display, options
-from memman_cli.answers import (
-    CheckedModel,
-    CheckedModelsAnswer,
-    CountAnswer,
-    Counted,
-    CountersAnswer,
-    CountsAnswer,
-    ExplainCounterAnswer,
-    KnownModel,
-    ListedCounter,
-    ModelsAnswer,
-    write_answer,
-)
+from memman_cli import answers, display, options
+from memman_cli.answers import write_answer
 from memman_cli.errors import FailedError, FindingError, UnreadableError, UnusableError
 from memman_cli.files import STDIN, display_name, read_bytes
 from memman_cli.output import note, say
@@ -75,7 +63,7 @@ def count(
     if strict and _is_substitute(expected, found):
         raise FailedError(_FAILED.format(expected))
     if as_json:
-        write_answer(CountAnswer(model=model, characters=len(given), **asdict(found)))
+        write_answer(answers.CountAnswer(model=model, characters=len(given), **asdict(found)))
         return
     details = f"{found.method}, {found.accuracy} accuracy, {found.counter}"
     say(f"{plural(found.tokens, 'token')} ({details})")
@@ -115,8 +103,8 @@ def _count_by_all(text: str, model: str | None, strict: bool, as_json: bool) -> 
             raise FailedError(_FAILED.format(spec.name))
         found.append(counted)
     if as_json:
-        counts = tuple(Counted(**asdict(one)) for one in found)
-        write_answer(CountsAnswer(model=model, characters=len(text), counts=counts))
+        counts = tuple(answers.Counted(**asdict(one)) for one in found)
+        write_answer(answers.CountsAnswer(model=model, characters=len(text), counts=counts))
         return
     rows = [
         display.Row((f"{one.tokens:,}", one.method, one.accuracy, one.counter)) for one in found
@@ -170,7 +158,7 @@ def counters(ctx: click.Context, strict: bool, as_json: bool) -> None:
     known = [model_ref(key) for key, _ in known_limits()]
     found = [_listed(spec, known) for spec in known_counters()]
     if as_json:
-        write_answer(CountersAnswer(counters=tuple(found)))
+        write_answer(answers.CountersAnswer(counters=tuple(found)))
     else:
         rows = [_counter_row(counter, len(known)) for counter in found]
         display.print_table(display.open_console(), ("name", "counts", "accuracy", "models"), rows)
@@ -190,7 +178,9 @@ def explain_model(model: str, as_json: bool) -> None:
     ref, limits = models.ref(model), models.info(model)
     candidates = explain(ref, known_counters())
     if as_json:
-        answer = ExplainCounterAnswer(model=ref, candidates=tuple(candidates), limits=limits)
+        answer = answers.ExplainCounterAnswer(
+            model=ref, candidates=tuple(candidates), limits=limits
+        )
         write_answer(answer)
         return
     facts = {
@@ -209,12 +199,12 @@ def explain_model(model: str, as_json: bool) -> None:
     display.print_table(console, ("counter", ">match", "accuracy", "why"), rows)
 
 
-def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> ListedCounter:
+def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> answers.ListedCounter:
     try:
         matched = [ref for ref in known if spec.match(ref) > 0]
     except Exception as error:  # noqa: BLE001 - third-party code
         fault = f"its match() failed: {format_error(error)}"
-        return ListedCounter(spec.name, spec.remote, spec.accuracy, (), 0, fault)
+        return answers.ListedCounter(spec.name, spec.remote, spec.accuracy, (), 0, fault)
 
     def fitness(ref: ModelRef) -> tuple[int, bool]:
         return spec.match(ref), ref.provider in (None, spec.name)
@@ -222,7 +212,7 @@ def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> ListedCounter:
     served = {ref.family for ref in matched}
     # Its best model, on its own service, is the fairest example of one that it can be made for.
     example = max(matched, key=fitness, default=model_ref("a model"))
-    return ListedCounter(
+    return answers.ListedCounter(
         name=spec.name,
         remote=spec.remote,
         accuracy=spec.accuracy,
@@ -232,7 +222,7 @@ def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> ListedCounter:
     )
 
 
-def _counter_row(counter: ListedCounter, known: int) -> display.Row:
+def _counter_row(counter: answers.ListedCounter, known: int) -> display.Row:
     what = "whole requests, by network" if counter.remote else "texts, locally"
     if counter.missing:
         text = f"cannot work here: {counter.missing}"
@@ -273,8 +263,10 @@ def models(query: str | None, file: str | None, as_json: bool) -> None:
         return
     found = _models(query)
     if as_json:
-        known = tuple(KnownModel(model=name, **asdict(info)) for name, info in found.items())
-        write_answer(ModelsAnswer(models=known))
+        known = tuple(
+            answers.KnownModel(model=name, **asdict(info)) for name, info in found.items()
+        )
+        write_answer(answers.ModelsAnswer(models=known))
     elif found:
         headings = ("model", ">context", ">max input", ">max output", "source")
         display.print_table(
@@ -302,11 +294,13 @@ def _check(file: str, as_json: bool) -> None:
     """Show the window and the counter of each model of a file; one without a window is a finding."""
     known, memory = Models(shared_plugins), MemoryManager()
     found = [
-        CheckedModel(name, own or known.info(name), memory.count_tokens("x", model=name).counter)
+        answers.CheckedModel(
+            name, own or known.info(name), memory.count_tokens("x", model=name).counter
+        )
         for name, own in _named_in(read_bytes(file), display_name(file)).items()
     ]
     if as_json:
-        write_answer(CheckedModelsAnswer(checked=tuple(found)))
+        write_answer(answers.CheckedModelsAnswer(checked=tuple(found)))
     else:
         rows = [_checked_row(each.model, each.limits, each.counter) for each in found]
         headings = ("model", ">window", "counter", "source")

@@ -7,23 +7,9 @@ from contextlib import suppress
 import click
 import msgspec
 
+from memman import records
 from memman.entries import transcript_line
 from memman.protocols import SessionInfo
-from memman.records import (
-    Added,
-    Cleared,
-    Compressed,
-    Configured,
-    Deleted,
-    Described,
-    ForkPoint,
-    Opened,
-    Pinned,
-    Record,
-    Undone,
-    ids_moved_by,
-    ids_retracted_by,
-)
 from memman.spend import dollars
 from memman_cli import display, options
 from memman_cli.answers import FollowAnswer, SessionsAnswer, write_answer, write_answer_line
@@ -112,35 +98,35 @@ def follow(
             say(f"{item.session_id}  {item.seq:,}  {cut}")
 
 
-def _line(record: Record) -> str:
+def _line(record: records.Record) -> str:
     match record:
-        case Opened():
+        case records.Opened():
             return f"[session opened{_copied_from(record.forked_from)}]"
-        case Added(entry):
+        case records.Added(entry):
             return transcript_line(entry, entry.text)
-        case Compressed():
+        case records.Compressed():
             return _compression(record)
-        case Undone():
+        case records.Undone():
             return f"[compression {record.compression_id} undone]"
-        case Pinned():
+        case records.Pinned():
             return f"[entry {record.entry_id} {'pinned' if record.on else 'unpinned'}]"
-        case Deleted():
+        case records.Deleted():
             return f"[deleted: {', '.join(record.ids)}]"
-        case Cleared():
+        case records.Cleared():
             return "[cleared]"
-        case Configured():
+        case records.Configured():
             return f"[configured: {', '.join(record.changes)}]"
-        case Described():
+        case records.Described():
             return f"[metadata: {', '.join(record.metadata) or 'none'}]"
     return f"[usage reported: {record.input_tokens:,} input tokens]"
 
 
-def _copied_from(point: ForkPoint | None) -> str:
+def _copied_from(point: records.ForkPoint | None) -> str:
     return "" if point is None else f": a fork of {point.session_id} up to #{point.seq}"
 
 
-def _compression(record: Compressed) -> str:
-    if retracted := ids_retracted_by(record):
+def _compression(record: records.Compressed) -> str:
+    if retracted := records.ids_retracted_by(record):
         return f"[{record.reason}: {', '.join(retracted)}]"
-    replaced = entries_of(len(ids_moved_by(record)))
+    replaced = entries_of(len(records.ids_moved_by(record)))
     return f"[compressed: {replaced}, {record.tokens_before:,} to {record.tokens_after:,} tokens]"

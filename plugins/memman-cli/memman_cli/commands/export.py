@@ -13,15 +13,8 @@ from memman.core.resolver import known_formats
 from memman.errors import BudgetExceeded
 from memman.formats.rules import RULES, Violation, check
 from memman.results import Context
-from memman_cli import display, options
-from memman_cli.answers import (
-    ArchiveAnswer,
-    CheckAnswer,
-    ExportAnswer,
-    FormatRow,
-    FormatsAnswer,
-    write_answer,
-)
+from memman_cli import answers, display, options
+from memman_cli.answers import write_answer
 from memman_cli.archives import FORMAT, write_archive
 from memman_cli.commands.compression import enough_budget
 from memman_cli.errors import FindingError, UnusableError
@@ -106,7 +99,7 @@ def _archive(
     with display.progress("exporting"):
         info = write_archive(opened.memory, opened.id, output, packing)
     if as_json:
-        write_answer(ArchiveAnswer(format=FORMAT, session_file=output, archive=info))
+        write_answer(answers.ArchiveAnswer(format=FORMAT, session_file=output, archive=info))
     records = plural(info.records, "record")
     note(f"{records}, {entries_of(info.entries)}, {info.bytes:,} bytes unpacked")
 
@@ -145,8 +138,8 @@ def _request(context: Context) -> bytes:
     return msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n"
 
 
-def _answer(context: Context, faults: list[Violation]) -> ExportAnswer:
-    return ExportAnswer(
+def _answer(context: Context, faults: list[Violation]) -> answers.ExportAnswer:
+    return answers.ExportAnswer(
         format=context.format,
         system=context.system,
         messages=tuple(context.messages),
@@ -178,22 +171,18 @@ def _fault_line(fault: Violation) -> str:
 @options.json
 def formats(as_json: bool) -> None:
     """List the formats, their use and their number of rules."""
-    found = [FormatRow(name, True, len(RULES.get(name, ()))) for name in known_formats()]
-    found += [FormatRow(form.name, False, 0) for form in IMPORT_FORMATS]
+    found = [answers.FormatRow(name, True, len(RULES.get(name, ()))) for name in known_formats()]
+    found += [answers.FormatRow(form.name, False, 0) for form in IMPORT_FORMATS]
     if as_json:
-        write_answer(FormatsAnswer(formats=tuple(found)))
+        write_answer(answers.FormatsAnswer(formats=tuple(found)))
         return
-    rows = [
-        display.Row(
-            (
-                each.format,
-                "read and written" if each.renders else "read only",
-                f"{each.rules or '-'}",
-            )
-        )
-        for each in found
-    ]
+    rows = [_format_row(form) for form in found]
     display.print_table(display.open_console(), ("format", "use", ">rules"), rows)
+
+
+def _format_row(form: answers.FormatRow) -> display.Row:
+    use = "read and written" if form.renders else "read only"
+    return display.Row((form.format, use, f"{form.rules or '-'}"))
 
 
 @click.command("check")
@@ -222,7 +211,9 @@ def check_log(log: str, target: str | None, message_format: str, as_json: bool) 
     system = None if target == "openai-responses" else found.system
     faults = check(messages, target, system=system)
     if as_json:
-        write_answer(CheckAnswer(format=found.format, target=target, violations=tuple(faults)))
+        write_answer(
+            answers.CheckAnswer(format=found.format, target=target, violations=tuple(faults))
+        )
     else:
         for fault in faults:
             say(_fault_line(fault))

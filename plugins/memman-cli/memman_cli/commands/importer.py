@@ -17,15 +17,8 @@ from memman.errors import MemmanError, StateError
 from memman.manager import MemoryManager
 from memman.results import SessionStats
 from memman.stores import without_password
-from memman_cli import display, options
-from memman_cli.answers import (
-    Answer,
-    ImportAnswer,
-    ImportDatabaseAnswer,
-    ImportFileAnswer,
-    VerifyAnswer,
-    write_answer,
-)
+from memman_cli import answers, display, options
+from memman_cli.answers import write_answer
 from memman_cli.archives import (
     FORMAT,
     archived_records,
@@ -152,16 +145,16 @@ class _Target(msgspec.Struct, frozen=True):
 
     def answer(
         self, form: str, stats: SessionStats | None, session_id: str, state: SessionState | None
-    ) -> Answer:
+    ) -> answers.Answer:
         """Return the JSON document of the import."""
         if self.into is not None:
             database = without_password(self.into)
-            return ImportDatabaseAnswer(
+            return answers.ImportDatabaseAnswer(
                 format=form, stats=stats, database=database, session_id=session_id
             )
         if self.output != STDIN or state is None:
-            return ImportFileAnswer(format=form, stats=stats, session_file=self.output)
-        return ImportAnswer(format=form, stats=stats, session=state)
+            return answers.ImportFileAnswer(format=form, stats=stats, session_file=self.output)
+        return answers.ImportAnswer(format=form, stats=stats, session=state)
 
 
 class _Imported(msgspec.Struct, frozen=True):
@@ -260,7 +253,7 @@ def verify(file: str, as_json: bool) -> None:
         answer = _verified(local, name)
     except MemmanError as error:
         problems = error.problems if isinstance(error, StateError) else (str(error),)
-        answer = VerifyAnswer(file=name, ok=False, problems=problems)
+        answer = answers.VerifyAnswer(file=name, ok=False, problems=problems)
     if as_json:
         write_answer(answer)
     if not answer.ok:
@@ -274,12 +267,12 @@ def verify(file: str, as_json: bool) -> None:
         say(f"SHA-256 {answer.sha256}")
 
 
-def _verified(path: str, name: str) -> VerifyAnswer:
+def _verified(path: str, name: str) -> answers.VerifyAnswer:
     """Return the content of a sound file."""
     if archived_session(path) is not None:
         with display.progress("verifying") as watch, Path(path).open("rb") as source:
             info = verify_archive(watch(source), limits=options.archive_limits())
-        return VerifyAnswer(
+        return answers.VerifyAnswer(
             file=name,
             ok=True,
             format=FORMAT,
@@ -291,7 +284,7 @@ def _verified(path: str, name: str) -> VerifyAnswer:
     data = read_bytes(path)
     state = parse_document(data, name)
     quiet_manager().import_session(state)
-    return VerifyAnswer(
+    return answers.VerifyAnswer(
         file=name,
         ok=True,
         format=state.format,

@@ -15,16 +15,8 @@ import click
 from memman.counting.builtin import builtin_specs
 from memman.errors import InvalidInput
 from memman.plugins import PluginInfo, shared_plugins
-from memman_cli import display, options
-from memman_cli.answers import (
-    CheckedCounter,
-    CheckedPluginAnswer,
-    CheckedSummarizer,
-    Law,
-    PluginsAnswer,
-    ScaffoldAnswer,
-    write_answer,
-)
+from memman_cli import answers, display, options
+from memman_cli.answers import write_answer
 from memman_cli.errors import FindingError, UnusableError
 from memman_cli.output import note, say
 from memman_cli.words import first_line, plural
@@ -102,7 +94,7 @@ def _require(option: str, given: str | None, others: Mapping[str, object]) -> No
 def _list(strict: bool, as_json: bool) -> None:
     found = shared_plugins().found
     if as_json:
-        write_answer(PluginsAnswer(plugins=found))
+        write_answer(answers.PluginsAnswer(plugins=found))
     elif found:
         headings = ("name", "distribution", "version", "hooks")
         display.print_table(display.open_console(), headings, [_row(plugin) for plugin in found])
@@ -133,8 +125,8 @@ def _row(plugin: PluginInfo) -> display.Row:
 def _check(name: str, models: tuple[str, ...], summarizer: str | None, as_json: bool) -> None:
     from memman_cli.conformance import check_counters, check_summarizer  # imports `memman.testing`
 
-    counters: list[CheckedCounter] = []
-    summarizers: list[CheckedSummarizer] = []
+    counters: list[answers.CheckedCounter] = []
+    summarizers: list[answers.CheckedSummarizer] = []
     if summarizer is not None:
         summarizers.append(check_summarizer(name, summarizer))
         if not as_json:
@@ -151,18 +143,18 @@ def _check(name: str, models: tuple[str, ...], summarizer: str | None, as_json: 
                 note(f"{one.counter} knows none of the models that were tried: add --model NAME")
     if as_json:
         write_answer(
-            CheckedPluginAnswer(
+            answers.CheckedPluginAnswer(
                 plugin=name, counters=tuple(counters), summarizers=tuple(summarizers)
             )
         )
-    checked: list[CheckedCounter | CheckedSummarizer] = [*counters, *summarizers]
+    checked: list[answers.CheckedCounter | answers.CheckedSummarizer] = [*counters, *summarizers]
     laws = [law for one in checked for law in one.laws]
     failed = sum(law.outcome == "failed" for law in laws)
     if failed:
         raise FindingError(f"plugin {name}: {plural(failed, 'law')} not kept")
 
 
-def _show_laws(head: str, laws: Sequence[Law]) -> None:
+def _show_laws(head: str, laws: Sequence[answers.Law]) -> None:
     say(head)
     for law in laws:
         reason = f": {first_line(law.reason, 300)}" if law.reason else ""
@@ -177,7 +169,7 @@ def _scaffold(name: str, into: Path, kind: str, as_json: bool) -> None:
     folder = into / f"{_PREFIX}{name}"
     files = _write_plugin(folder, name, kind)
     if as_json:
-        write_answer(ScaffoldAnswer(folder=str(folder), files=tuple(files)))
+        write_answer(answers.ScaffoldAnswer(folder=str(folder), files=tuple(files)))
         return
     for file in files:
         say(str(folder / file))
