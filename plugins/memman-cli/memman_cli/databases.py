@@ -93,12 +93,17 @@ def create_database(path: str, model: str | None = None) -> MemoryManager:
     return _closed_at_end(quiet_manager(open_store(path, shared_plugins), model))
 
 
-def existing_database(path: str) -> tuple[MemoryManager, Store]:
-    """Return a manager on a database, and its store. Raises `UnreadableError` without one."""
+def existing_store(path: str) -> Store:
+    """Return the store of a database. Raises `UnreadableError` without one."""
     try:
-        store = open_store(path, shared_plugins, create=False)
+        return open_store(path, shared_plugins, create=False)
     except StoreError as error:
         raise UnreadableError(str(error)) from error
+
+
+def existing_database(path: str) -> tuple[MemoryManager, Store]:
+    """Return a manager on a database, and its store. Raises `UnreadableError` without one."""
+    store = existing_store(path)
     return _closed_at_end(quiet_manager(store)), store
 
 

@@ -7,8 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from memman.archive.document import FORMAT, SessionState, document_bytes, records_of
 from memman.entries import Entry, file_mode
 from memman.explain.history import LogHistory
@@ -26,16 +24,7 @@ from memman_cli.archives import (
 from memman_cli.conversion import MOST_IN_DOCUMENT, import_log
 from memman_cli.databases import check_readable, copied, quiet_manager, session_of_database
 from memman_cli.errors import UnreadableError, UnusableError
-from memman_cli.files import (
-    NOT_JSON,
-    STDIN,
-    File,
-    decode,
-    display_name,
-    is_database,
-    on_disk,
-    text_of,
-)
+from memman_cli.files import STDIN, File, decode, display_name, is_database, on_disk, text_of
 from memman_cli.logs import is_log, log_in
 from memman_cli.options import archive_limits, chosen_session
 from memman_cli.output import write_json
@@ -144,8 +133,8 @@ def _document_in(path: str) -> dict[str, Any] | None:
         file = File(path, Path(path))
         if not file.may_be_document():  # a log, which may be long
             return None
-        found = msgspec.json.decode(file.read())
-    except (OSError, UnreadableError, *NOT_JSON):
+        found = decode(file.read(), path)
+    except (OSError, UnreadableError):
         return None
     return found if isinstance(found, dict) and found.get("format") == FORMAT else None
 

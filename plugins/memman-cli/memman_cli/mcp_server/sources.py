@@ -12,12 +12,11 @@ from typing import Final, Self
 import msgspec
 
 from memman.display import did_you_mean
-from memman.errors import InvalidInput, StoreError
+from memman.errors import InvalidInput
 from memman.manager import MemoryManager
-from memman.plugins import shared_plugins
 from memman.protocols import SessionInfo
-from memman.stores import is_url, open_store, without_password
-from memman_cli.databases import quiet_manager
+from memman.stores import is_url, without_password
+from memman_cli.databases import existing_store, quiet_manager
 from memman_cli.errors import UnreadableError
 from memman_cli.files import cannot_read, is_database
 from memman_cli.mcp_server.copies import Copies
@@ -176,11 +175,7 @@ class Sources:
         return f"there is no session {wanted!r}{unread}{hint}"
 
     def _opened(self, path: str) -> MemoryManager:
-        try:
-            store = open_store(path, shared_plugins, create=False)
-        except StoreError as error:
-            raise UnreadableError(str(error)) from error
-        memory = quiet_manager(store)
+        memory = quiet_manager(existing_store(path))
         self._stack.callback(memory.close)
         return memory
 
