@@ -117,23 +117,11 @@ def progress(description: str) -> Iterator[Callable[[BinaryIO], BinaryIO]]:
     if not console.is_terminal or not has_colours(console):  # it moves the cursor
         yield lambda file: file
         return
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        SpinnerColumn,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    from rich import progress as bars
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
+    columns = [bars.SpinnerColumn(), bars.TextColumn("{task.description}"), bars.BarColumn()]
+    columns += [bars.TaskProgressColumn(), bars.TimeElapsedColumn()]
+    with bars.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(description, total=None)
 
         def watch(file: BinaryIO) -> BinaryIO:

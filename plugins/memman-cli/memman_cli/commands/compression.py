@@ -157,15 +157,9 @@ def _show_plan(opened: Session, target: int | None, as_json: bool) -> None:
 
 
 def _plan_row(planned: PlannedEntry, entry: Entry) -> display.Row:
-    cells = (
-        entry.address,
-        f"{planned.tokens:,}",
-        f"{planned.tokens_after:,}",
-        planned.action,
-        planned.type,
-        planned.reason,
-        first_line(entry.text),
-    )
+    tokens = (f"{planned.tokens:,}", f"{planned.tokens_after:,}")
+    decision = (planned.action, planned.type, planned.reason)
+    cells = (entry.address, *tokens, *decision, first_line(entry.text))
     return display.Row(cells, "dim" if planned.action == "keep" else "")
 
 

@@ -239,7 +239,7 @@ def _show_entry(entry: Entry, opened: Session, as_json: bool) -> None:
         write_answer(EntryAnswer(session_id=opened.id, entry=entry))
         return
     tokens = plural(entry.token_count.tokens, "token")
-    role = "outline" if entry.id == opened.outline else entry.name or entry.role
+    role = _role(entry, opened)
     note(f"{entry.address} {entry.type} {role}, {tokens}, {_state(entry, opened)}, id {entry.id}")
     write_data(f"{entry.text}\n")
 
@@ -256,15 +256,14 @@ def _show_block(block: StateBlock | None, opened: Session, as_json: bool) -> Non
 
 
 def _entry_row(entry: Entry, opened: Session, to: str) -> display.Row:
-    cells = (
-        entry.address,
-        entry.type,
-        "outline" if entry.id == opened.outline else entry.name or entry.role,
-        f"{entry.token_count.tokens:,}",
-        _state(entry, opened, to),
-        first_line(entry.text),
-    )
+    tokens, state = f"{entry.token_count.tokens:,}", _state(entry, opened, to)
+    role, text = _role(entry, opened), first_line(entry.text)
+    cells = (entry.address, entry.type, role, tokens, state, text)
     return display.Row(cells, "dim" if entry.compressed else "")
+
+
+def _role(entry: Entry, opened: Session) -> str:
+    return "outline" if entry.id == opened.outline else entry.name or entry.role
 
 
 def _state(entry: Entry, opened: Session, to: str = "") -> str:
