@@ -116,7 +116,6 @@ class SQLiteStore(SQLiteFile):
         """Commit a deletion and overwrite payloads; nothing of them stays in the file."""
         given = Commit(session_id, epoch, (record,), window, floor, None, ids)
         appended = self._commit(given)
-        self._erase_discarded()
         self._empty_wal()
         return appended
 
@@ -137,23 +136,23 @@ class SQLiteStore(SQLiteFile):
             with suppress(StoreError):  # the file cannot be written
                 self._write(tables.discard_index)
             answer = call()
-            self._erase_discarded()
+            self._empty_wal()
             return answer
 
-    def _erase_discarded(self) -> None:
-        """Overwrite the pages of a discarded index, if there was one, or warn that they stay for now."""
-        if not self.has_pending_erasure():
-            return
-        try:
-            self._once(lambda db: db.execute("VACUUM"))
-            self._write(tables.forget_discarded)
-        except StoreError as error:
-            logger.warning(
-                "%s has words of a damaged search index in unused pages, maybe deleted ones, until a later "
-                "deletion can erase them: %s",
-                self.path,
-                error,
-            )
+    def _empty_wal(self) -> None:
+        """Leave nothing of erased payloads in the write-ahead log, and nothing of a discarded index."""
+        if self.has_pending_erasure():
+            try:
+                self._once(lambda db: db.execute("VACUUM"))
+                self._write(tables.forget_discarded)
+            except StoreError as error:
+                logger.warning(
+                    "%s has words of a damaged search index in unused pages, maybe deleted ones, until a "
+                    "later deletion can erase them: %s",
+                    self.path,
+                    error,
+                )
+        super()._empty_wal()
 
     def _commit(self, given: Commit) -> Appended:
         def work(db: Connection) -> Appended:
@@ -180,7 +179,6 @@ class SQLiteStore(SQLiteFile):
 
         deleted = self._repaired(lambda: self._write(work))
         if deleted:
-            self._erase_discarded()
             self._empty_wal()
         return deleted
 
