@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 from zlib import crc32
 
@@ -65,6 +66,7 @@ class FakeOverflow(FakeModelError):
     """The request is over the limit of `FakeModel`; the text is OpenAI's."""
 
 
+@dataclass(eq=False, repr=False)
 class FakeModel:
     """A model that requests two tool calls after a user's message, and answers after their results.
 
@@ -87,46 +89,28 @@ class FakeModel:
         numbers: of calls and answers, for models in several processes; by default unique in this process.
     """
 
-    name = "memman-fake-model"
-
-    def __init__(
-        self,
-        memory: MemoryManager,
-        format: str = "openai-chat",
-        *,
-        steps: int = 1,
-        factor: float = 1.0,
-        limit: int | None = None,
-        fails: Collection[int] = (),
-        result: str | None = None,
-        native: bool = False,
-        holds: int = 0,
-        recalls: bool = False,
-        numbers: Iterator[int] = _NUMBERS,
-        name: str = name,
-        is_silent: bool = False,
-    ) -> None:
-        self.name = name
-        self.requests: list[ModelRequest] = []
-        self.results: list[str] = []
-        self.natives: list[str] = []
-        self.overflows = 0
-        self.holding = asyncio.Event()
-        self.recalls = recalls
-        self._numbers = numbers
-        self._memory = memory
-        self._format = format
-        self._steps = steps
-        self._factor = factor
-        self._limit = limit
-        self._fails = fails
-        self._result = result
-        self._native = native
-        self._holds = holds
-        self._is_silent = is_silent
-        self._read = 0  # calls of `read`
-        self._done = 0  # steps of this turn
-        self._asked = ""  # the path whose rate the turn asks for
+    memory: MemoryManager
+    format: str = "openai-chat"
+    _: KW_ONLY
+    steps: int = 1
+    factor: float = 1.0
+    limit: int | None = None
+    fails: Collection[int] = ()
+    result: str | None = None
+    native: bool = False
+    holds: int = 0
+    recalls: bool = False
+    numbers: Iterator[int] = _NUMBERS
+    name: str = "memman-fake-model"
+    is_silent: bool = False
+    requests: list[ModelRequest] = field(default_factory=list, init=False)
+    results: list[str] = field(default_factory=list, init=False)
+    natives: list[str] = field(default_factory=list, init=False)
+    overflows: int = field(default=0, init=False)
+    holding: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _read: int = field(default=0, init=False)  # calls of `read`
+    _done: int = field(default=0, init=False)  # steps of this turn
+    _asked: str = field(default="", init=False)  # the path whose rate the turn asks for
 
     def reply(
         self,
@@ -150,35 +134,35 @@ class FakeModel:
         """
         sent = [each.message for each in read_messages(list(messages), keep=True)]
         tokens = self._price(sent, system, tools)
-        billed = round(self._factor * tokens)
-        violations = check(sent, self._format)
+        billed = round(self.factor * tokens)
+        violations = check(sent, self.format)
         self.requests.append(ModelRequest(sent, tokens, billed, violations, tuple(natives)))
-        if len(self.requests) in self._fails:
+        if len(self.requests) in self.fails:
             raise FakeModelError(f"request {len(self.requests)} failed")
-        if self._limit is not None and billed > self._limit:
+        if self.limit is not None and billed > self.limit:
             self.overflows += 1
-            if self._is_silent:
+            if self.is_silent:
                 raise FakeOverflow(
                     "Error code: 400 - {'error': {'code': 'context_length_exceeded'}}"
                 )
             raise FakeOverflow(
-                f"This model's maximum context length is {self._limit} tokens. However, your messages "
+                f"This model's maximum context length is {self.limit} tokens. However, your messages "
                 f"resulted in {billed} tokens. Please reduce the length of the messages."
             )
-        [*_, newest] = format_named(self._format).parse(sent[-1:])
+        [*_, newest] = format_named(self.format).parse(sent[-1:])
         if newest.type != "tool_result":
             asked = _ASKED.search(text_of(newest.content))
             self._done, self._asked = 0, asked[1] if asked else ""
-        native = f"signature-{next(self._numbers)}=" if self._native else ""
+        native = f"signature-{next(self.numbers)}=" if self.native else ""
         if native:
             self.natives.append(native)
         if self._asked:
             offered = {tool.name for tool in read_tools(tools or ())}
             text, calls = self._answer(sent, "recall" in offered)
-        elif self._done == self._steps:
-            text, calls = f"answer {next(self._numbers)}", ()
+        elif self._done == self.steps:
+            text, calls = f"answer {next(self.numbers)}", ()
         else:
-            numbers = (next(self._numbers), next(self._numbers))
+            numbers = (next(self.numbers), next(self.numbers))
             text = ""
             calls = tuple(
                 ToolCallRequest(f"call-{n}", {"path": f"src/module_{n}.py"}) for n in numbers
@@ -191,27 +175,27 @@ class FakeModel:
     ) -> tuple[str, tuple[ToolCallRequest, ...]]:
         """Return the answer to the question for a rate, or the call that recalls it."""
         code = re.compile(rf"^# {re.escape(self._asked)}\nrate = (\d+)$", re.MULTILINE)
-        entries = format_named(self._format).parse(messages)
+        entries = format_named(self.format).parse(messages)
         found = next(filter(None, (code.search(text_of(entry.content)) for entry in entries)), None)
         if found is None and can_recall and not self._done:
-            call = ToolCallRequest(f"call-{next(self._numbers)}", {"query": self._asked}, "recall")
+            call = ToolCallRequest(f"call-{next(self.numbers)}", {"query": self._asked}, "recall")
             return "", (call,)
         return found[1] if found else "I do not know.", ()
 
     def _price(self, messages: list[Any], system: Any, tools: Any) -> int:
         """Return the tokens of a request."""
         try:
-            return self._memory.count_tokens(messages, system=system, tools=tools).tokens
+            return self.memory.count_tokens(messages, system=system, tools=tools).tokens
         except FormatError:  # an unknown message
-            fitted = self._memory.fit_messages(
-                messages, format=self._format, budget=_ANY, system=system, tools=tools
+            fitted = self.memory.fit_messages(
+                messages, format=self.format, budget=_ANY, system=system, tools=tools
             )
             return fitted.tokens.tokens
 
     async def read(self, path: str) -> str:
         """Read a file: the body of the tool `read` in an async framework."""
         self._read += 1
-        if self._read == self._holds:
+        if self._read == self.holds:
             self.holding.set()
             await asyncio.Event().wait()
         return self.read_sync(path)
@@ -219,5 +203,5 @@ class FakeModel:
     def read_sync(self, path: str) -> str:
         """Read a file: the body of the tool `read` if the framework runs without an event loop."""
         code = f"# {path}\nrate = {crc32(path.encode())}\n{_BODY}"
-        self.results.append(code if self._result is None else self._result)
+        self.results.append(code if self.result is None else self.result)
         return self.results[-1]

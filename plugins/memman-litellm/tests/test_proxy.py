@@ -204,7 +204,7 @@ def test_clients_of_the_proxy_have_a_memory(tmp_path: Path, server: Any):
 
 
 def test_proxy_sends_a_refused_request_again_shorter(tmp_path: Path, server: Any):
-    server.fake = FakeModel(server.fake._memory, steps=3, limit=1_000)
+    server.fake = FakeModel(server.fake.memory, steps=3, limit=1_000)
     messages: list[Any] = [{"role": "user", "content": "Is it sound?"}]
 
     async def play() -> None:

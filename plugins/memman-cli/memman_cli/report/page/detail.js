@@ -80,7 +80,7 @@ class Detail {
     if (entry.message) rows.push(["Message", idOf(entry.message)]);
     if (entry.error) rows.push(["Result", "an error"]);
     for (const made of recalled) {
-      if (made.message_id === entry.id) rows.push(["Recalled", `${made.addresses.join(", ")} by the words ${made.words.join(", ")}`]);
+      if (made.message_id === entry.id) rows.push(["Recalled", `${made.addresses.join(", ")} by ${made.words.length ? `the words ${made.words.join(", ")}` : "meaning"}`]);
       if (made.addresses.includes(addressOf(entry))) rows.push(["Quoted", `behind ${made.message_address} in the next request`]);
     }
     rows.push(["Id", idOf(entry.id)], ...this.restore(this.go.latest().taken.get(at)));
