@@ -133,13 +133,11 @@ class AdapterConformance:
             self._check_long_run(talk, talk.play(self.turns))
 
     def test_long_streamed_run_fits_is_valid_and_is_logged_whole(self) -> None:
-        self._needs("stream")
-        with self._conversation(self.budget) as talk:
+        with self._conversation(self.budget, needs="stream") as talk:
             self._check_long_run(talk, talk.play(self.turns, stream=True))
 
     def test_stream_has_an_event_before_and_after_each_compression(self) -> None:
-        self._needs("stream")
-        self._needs("events")
+        self._needs("stream", "events")
         for steps, words in ((1, 1), (0, self.budget // 25)):  # with tools, and in a plain chat
             done = list[object]()
             with self._conversation(self.budget, steps=steps) as talk:
@@ -153,8 +151,7 @@ class AdapterConformance:
                 assert told == ["memman.compressing", "memman.compressed"] * (len(told) // 2)
 
     def test_long_sync_run_fits_is_valid_and_is_logged_whole(self) -> None:
-        self._needs("sync")
-        with self._conversation(self.budget) as talk:
+        with self._conversation(self.budget, needs="sync") as talk:
             answers = [talk.driver.run_sync(text) for text in _questions(self.turns)]
             self._check_long_run(talk, answers)
 
@@ -189,8 +186,7 @@ class AdapterConformance:
             self._check_recall(talk, turns, lambda texts: [run(text) for text in texts])
 
     def _recalling(self) -> AbstractContextManager[_Conversation]:
-        self._needs("recall")
-        return self._conversation(max(self.budget, _RECALL_BUDGET), recalls=True)
+        return self._conversation(max(self.budget, _RECALL_BUDGET), needs="recall", recalls=True)
 
     def _check_recall(
         self, talk: _Conversation, turns: int, run: Callable[[Iterable[str]], list[str]]
@@ -207,8 +203,7 @@ class AdapterConformance:
         )
 
     def test_what_was_said_long_ago_comes_back_by_itself(self) -> None:
-        self._needs("quotes")
-        with self._conversation(self.budget) as talk:
+        with self._conversation(self.budget, needs="quotes") as talk:
             # Without an outline, which would show the sentence.
             talk.memory.update_config(strategy=(drop_oldest,), state_ratio=0, recall_ratio=0.2)
             talk.say(["The staging box answers to the name amber heron."])
@@ -246,16 +241,14 @@ class AdapterConformance:
     # ------------------------------------------------------------ once, and unaltered
 
     def test_retried_turns_are_logged_once(self) -> None:
-        self._needs("retry")
         fails = (3, 6, 7)  # the first and the second request of a turn, and a retried one
-        with self._conversation(_AMPLE, fails=fails) as talk:
-            asyncio.run(_persistently(talk.driver, _FEW))
+        with self._conversation(_AMPLE, needs="retry", fails=fails) as talk:
+            asyncio.run(talk.persist(_FEW))
             talk.check(_AMPLE)
             talk.check_last_request()
 
     def test_native_parts_come_back_unaltered(self) -> None:
-        self._needs("native")
-        with self._conversation(_AMPLE, native=True) as talk:
+        with self._conversation(_AMPLE, needs="native", native=True) as talk:
             talk.play(_FEW)
             made = talk.model.natives
             sent = list(talk.model.requests[-1].natives)
@@ -265,8 +258,7 @@ class AdapterConformance:
             talk.check_log()
 
     def test_long_run_with_native_parts_is_valid(self) -> None:
-        self._needs("native")
-        with self._conversation(self.budget, native=True) as talk:
+        with self._conversation(self.budget, needs="native", native=True) as talk:
             talk.play(5 * _FEW)
             talk.check_requests(self.budget)
             assert any(request.natives for request in talk.model.requests[-5:])
@@ -291,7 +283,6 @@ class AdapterConformance:
     # ------------------------------------------------------------ edited histories
 
     def test_fork_shares_the_past_only(self) -> None:
-        self._needs("fork")
 
         async def fork(driver: AdapterDriver) -> AdapterDriver:
             other = await driver.fork(2)
@@ -300,7 +291,7 @@ class AdapterConformance:
             await other.run("further on the other way")
             return other
 
-        with self._conversation(_AMPLE) as talk:
+        with self._conversation(_AMPLE, needs="fork") as talk:
             talk.play(_FEW)
             other = talk.of(asyncio.run(fork(talk.driver)))
             other.check_requests(_AMPLE)
@@ -310,13 +301,12 @@ class AdapterConformance:
             assert talk.driver.session_id != other.driver.session_id
 
     def test_rewound_turn_leaves_the_context_and_not_the_log(self) -> None:
-        self._needs("rewind")
 
         async def rewind(driver: AdapterDriver) -> None:
             await driver.rewind(1)
             await driver.run("again, otherwise")
 
-        with self._conversation(_AMPLE) as talk:
+        with self._conversation(_AMPLE, needs="rewind") as talk:
             first = talk.driver.session_id
             talk.play(_FEW)
             asyncio.run(rewind(talk.driver))
@@ -342,7 +332,6 @@ class AdapterConformance:
     # ------------------------------------------------------------ interruptions
 
     def test_run_cancelled_inside_a_tool_can_be_continued(self) -> None:
-        self._needs("cancel")
 
         async def cancel(talk: _Conversation) -> None:
             run = asyncio.ensure_future(talk.driver.run("Is it slow?"))
@@ -352,21 +341,19 @@ class AdapterConformance:
             run.cancel()
             await asyncio.wait([run])
 
-        with self._conversation(self.budget, holds=1) as talk:
+        with self._conversation(self.budget, needs="cancel", holds=1) as talk:
             asyncio.run(cancel(talk))
             talk.play(_FEW)
             talk.check(self.budget)
 
     def test_overflow_of_the_provider_is_survived(self) -> None:
-        self._needs("overflow")
-        with self._conversation(self.budget, limit=self.budget * 3 // 5) as talk:
-            asyncio.run(_persistently(talk.driver, 4 * _FEW, talk.memory, talk.model))
+        with self._conversation(self.budget, needs="overflow", limit=self.budget * 3 // 5) as talk:
+            asyncio.run(talk.persist(4 * _FEW, talk.model))
             assert 1 <= talk.model.overflows <= 3, "the limit is learned from the first overflow"
             talk.check_log()
 
     def test_models_that_take_turns_keep_their_windows(self) -> None:
-        self._needs("switch")
-        self._needs("overflow")
+        self._needs("switch", "overflow")
         config = MemoryConfig(max_entries=None)
         with closing(MemoryManager(config=config, counter="chars4")) as memory:
             talk = self._with(memory, "s", name="house-large")
@@ -379,7 +366,7 @@ class AdapterConformance:
             for turn in range(3):
                 before, refused = len(small.requests), small.overflows
                 talk.driver.switch(small)
-                asyncio.run(_persistently(talk.driver, 1, memory, small))
+                asyncio.run(talk.persist(1, small))
                 answered = len(small.requests) - before - (small.overflows - refused)
                 assert turn == 0 or small.overflows == refused, "the limit is known from then on"
                 before = len(talk.model.requests)
@@ -399,8 +386,7 @@ class AdapterConformance:
     # ------------------------------------------------------------ usage
 
     def test_usage_of_every_request_is_recorded(self) -> None:
-        self._needs("usage")
-        with self._conversation(self.budget) as talk:
+        with self._conversation(self.budget, needs="usage") as talk:
             talk.play(2 * _FEW)
             session_id = talk.driver.session_id
             log = talk.memory.export_session(session_id).log
@@ -414,8 +400,7 @@ class AdapterConformance:
             assert abs(drift) < _DRIFT, f"requests have {drift:+.1%} tokens more than contexts"
 
     def test_budget_holds_by_the_bill_of_a_dearer_model(self) -> None:
-        self._needs("usage")
-        with self._conversation(self.budget, factor=1.5) as talk:
+        with self._conversation(self.budget, needs="usage", factor=1.5) as talk:
             talk.play(4 * _FEW)
             later = talk.model.requests[4 * _FEW :]
             # Calibration by earlier bills gives an estimate of the next one.
@@ -444,9 +429,8 @@ class AdapterConformance:
             assert len({talk.driver.session_id for talk in talks}) == len(talks)
 
     def test_lone_surrogate_in_a_result_is_replaced_and_reported(self) -> None:
-        self._needs("surrogates")
         with (
-            self._conversation(self.budget, result="cut \ud83d off") as talk,
+            self._conversation(self.budget, needs="surrogates", result="cut \ud83d off") as talk,
             logged("memman", WARNING) as records,
         ):
             talk.play(2)
@@ -466,37 +450,39 @@ class AdapterConformance:
 
     # ------------------------------------------------------------ parts of laws
 
-    def _needs(self, capability: str) -> None:
-        if capability in self.lacks:
-            raise SkipTest(f"{capability}: {self.lacks[capability]}")
+    def _needs(self, *capabilities: str) -> None:
+        for capability in capabilities:
+            if capability in self.lacks:
+                raise SkipTest(f"{capability}: {self.lacks[capability]}")
 
     @contextmanager
-    def _conversation(self, budget: int, **model: Any) -> Iterator[_Conversation]:
+    def _conversation(self, budget: int, needs: str = "", **model: Any) -> Iterator[_Conversation]:
+        """Yield a new conversation; skip the law if the framework lacks what it `needs`."""
+        self._needs(needs)
         with closing(self.make_memory(budget)) as memory:
             yield self._with(memory, "s", **model)
 
     def _with(self, memory: MemoryManager, session_id: str, **model: Any) -> _Conversation:
         fake = FakeModel(memory, self.format, **model)
-        return _Conversation(memory, fake, self.start(memory, session_id, fake), self.format)
+        return _Conversation(fake, self.start(memory, session_id, fake))
 
 
 class _Conversation:
     """A conversation under test: the memory, the model and the driver, and checks of them."""
 
-    def __init__(self, memory: MemoryManager, model: FakeModel, driver: AdapterDriver, format: str):
-        self.memory = memory
+    def __init__(self, model: FakeModel, driver: AdapterDriver) -> None:
+        self.memory = model.memory
         self.model = model
         self.driver = driver
-        self._format = format
 
     def of(self, driver: AdapterDriver) -> _Conversation:
         """Return the conversation of another driver with the same memory and model."""
-        return _Conversation(self.memory, self.model, driver, self._format)
+        return _Conversation(self.model, driver)
 
     def resumed(self, memory: MemoryManager) -> _Conversation:
         """Return the conversation as another process with this memory continues it."""
-        model = FakeModel(memory, self._format)
-        return _Conversation(memory, model, self.driver.resume(memory, model), self._format)
+        model = FakeModel(memory, self.model.format)
+        return _Conversation(model, self.driver.resume(memory, model))
 
     def play(self, turns: int, *, stream: bool = False) -> list[str]:
         """Run turns in an event loop and return the answers."""
@@ -509,6 +495,22 @@ class _Conversation:
             return [await self.driver.run(text, stream=stream) for text in texts]
 
         return asyncio.run(run())
+
+    async def persist(self, turns: int, model: FakeModel | None = None) -> None:
+        """Run turns, each again after a failure; the memory learns from overflows of `model`."""
+        for text in _questions(turns):
+            for attempt in range(_ATTEMPTS):
+                try:
+                    await (self.driver.retry(text) if attempt else self.driver.run(text))
+                    break
+                except Exception as error:
+                    if FakeModelError.__name__ not in _lineage(error):
+                        raise
+                    if model is not None:
+                        refused = model.requests[-1].tokens
+                        model.memory.record_overflow(error, model=model.name, tokens=refused)
+            else:
+                raise AssertionError(f"no answer to {text!r} after {_ATTEMPTS} attempts")
 
     def check(self, budget: int) -> list[Fact]:
         """Check the requests and the log, and return the log's facts."""
@@ -541,33 +543,11 @@ class _Conversation:
         return self._parsed([each.message for each in read])
 
     def _parsed(self, messages: Sequence[Any]) -> list[Fact]:
-        return _facts(format_named(self._format).parse(plain_messages(list(messages))))
+        return _facts(format_named(self.model.format).parse(plain_messages(list(messages))))
 
 
 def _questions(turns: int) -> Iterator[str]:
     return (f"question {turn} of the user" for turn in range(turns))
-
-
-async def _persistently(
-    driver: AdapterDriver,
-    turns: int,
-    memory: MemoryManager | None = None,
-    model: FakeModel | None = None,
-) -> None:
-    """Run turns, each again after a failure of the model; `memory` learns from overflows of `model`."""
-    for text in _questions(turns):
-        for attempt in range(_ATTEMPTS):
-            try:
-                await (driver.retry(text) if attempt else driver.run(text))
-                break
-            except Exception as error:
-                if FakeModelError.__name__ not in _lineage(error):
-                    raise
-                if memory is not None and model is not None:
-                    refused = model.requests[-1].tokens
-                    memory.record_overflow(error, model=model.name, tokens=refused)
-        else:
-            raise AssertionError(f"no answer to {text!r} after {_ATTEMPTS} attempts")
 
 
 def _lineage(error: BaseException | None) -> set[str]:
