@@ -14,15 +14,8 @@ from typing import Any
 
 import msgspec
 
+from memman.archive import validation
 from memman.archive.limits import DEFAULT_LIMITS, MOST_FAULTS, ArchiveLimits, too_much
-from memman.archive.validation import (
-    LogChecker,
-    Recount,
-    check_record,
-    verified,
-    with_entry,
-    with_sound_state,
-)
 from memman.display import safe_repr
 from memman.entries import Entry, check_id
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
@@ -168,7 +161,7 @@ class Imported(msgspec.Struct, frozen=True):
     floor: int
 
 
-def checked(state: SessionState, counter: Recount) -> Imported:
+def checked(state: SessionState, counter: validation.Recount) -> Imported:
     """Return what to commit for a document. Raises `StateError` with every problem found.
 
     Wrong counts of `counter` are corrected. Counts of other counters stay: loading the session counts its
@@ -241,12 +234,12 @@ def _as_shown(seq: int, record: Record, history: History) -> Record | Shown:
     return msgspec.structs.replace(record, entry=entry)
 
 
-def _folded(records: Sequence[Record], problems: list[str]) -> LogChecker:
+def _folded(records: Sequence[Record], problems: list[str]) -> validation.LogChecker:
     """Fold the log up to the first record that cannot follow."""
-    checker = LogChecker()
+    checker = validation.LogChecker()
     for seq, record in enumerate(records, 1):
         try:
-            check_record(record)
+            validation.check_record(record)
             checker.take(seq, record)
         except (Refused, EntryNotFound, InvalidInput) as error:
             problems.append(f"record {seq} ({type(record).__name__}): {error}")
@@ -263,17 +256,17 @@ def _erased(log: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
     return [(seq, tombstone(record, tainted)) for seq, record in log]
 
 
-def _completed(records: Sequence[Record], counter: Recount) -> tuple[Record, ...]:
+def _completed(records: Sequence[Record], counter: validation.Recount) -> tuple[Record, ...]:
     """Return the records with correct counts and changes of the totals; deleted entries keep theirs."""
     erased = tainted_by(list(records), deleted_in(records))
 
     def recounted(entry: Entry) -> Entry:
-        return entry if entry.id in erased else verified(entry, counter)
+        return entry if entry.id in erased else validation.verified(entry, counter)
 
-    checker = LogChecker()
+    checker = validation.LogChecker()
     completed: list[Record] = []
     for seq, record in enumerate(records, 1):
-        sound = with_sound_state(with_entry(record, recounted), counter)
+        sound = validation.with_sound_state(validation.with_entry(record, recounted), counter)
         completed.append(checker.history.completed(sound))
         checker.take(seq, completed[-1])
     return tuple(completed)

@@ -24,15 +24,8 @@ from memman.entries import (
     TextPart,
 )
 from memman.errors import FormatError
+from memman.formats import calls
 from memman.formats.block_format import BlockFormat, listed
-from memman.formats.calls import (
-    Tool,
-    arguments_object,
-    message_entries,
-    read_tools,
-    result_entry,
-    use_entry,
-)
 from memman.formats.parts import (
     Kept,
     compaction_entry,
@@ -108,7 +101,7 @@ class AnthropicFormat(BlockFormat):
         if not isinstance(content, str):
             kind = type(content).__name__
             raise FormatError(f"'content' must be text or a list of blocks, not {kind}")
-        return message_entries(_NAME, role, content, Kept(), [], label, message=envelope)
+        return calls.message_entries(_NAME, role, content, Kept(), [], label, message=envelope)
 
     # ------------------------------------------------------------ out
 
@@ -136,7 +129,7 @@ class AnthropicFormat(BlockFormat):
             "type": "tool_use",
             "id": self._wire_id(call),
             "name": _BAD_NAME.sub("_", entry.name or "")[:128] or "tool",
-            "input": arguments_object(entry, extras),
+            "input": calls.arguments_object(entry, extras),
         }
         return with_kept(base, kept_of(entry, _NAME).block)
 
@@ -272,27 +265,27 @@ def _parse_blocks(
         found = _parse_blocks(role, others, envelope, label, names) if others else []
         made = [compaction_entry(_NAME, each, label) for each in compactions]
         return [*made, *(msgspec.structs.replace(each, message_id=label) for each in found)]
-    tools, rest, order = read_tools(_NAME, role, blocks, label, names, readers)
+    tools, rest, order = calls.read_tools(_NAME, role, blocks, label, names, readers)
     parts, more = read_parts(rest, _NAME, _known_part, _wire_part)
     if tools and all(part == TextPart("") for part in parts):
         parts = ()
     kept = Kept(parts=more)
-    return message_entries(_NAME, role, parts, kept, tools, label, order, message=envelope)
+    return calls.message_entries(_NAME, role, parts, kept, tools, label, order, message=envelope)
 
 
-def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
-    call = use_entry(block, "id", "tool_use", label, names)
+def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> calls.Tool:
+    call = calls.use_entry(block, "id", "tool_use", label, names)
     return call, Kept(block=other_keys(block, _OF_USE))
 
 
-def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
+def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> calls.Tool:
     call_id, content = block.get("tool_use_id"), block.get("content")
     if not isinstance(call_id, str):
         raise FormatError(f"a tool_result needs a tool_use_id: {shape_of(block)}")
     said, more = read_content(content, _NAME, _known_part, _wire_part, "a tool_result's content")
     blank = "" if content is not None else "null" if "content" in block else "absent"
     is_error = bool(block.get("is_error"))
-    new_entry = result_entry(said, call_id, names.get(call_id), label, is_error=is_error)
+    new_entry = calls.result_entry(said, call_id, names.get(call_id), label, is_error=is_error)
     return new_entry, Kept(block=_other_keys(block), parts=more, blank=blank)
 
 

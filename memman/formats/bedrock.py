@@ -26,16 +26,8 @@ from memman.entries import (
     TextPart,
 )
 from memman.errors import FormatError
+from memman.formats import calls
 from memman.formats.block_format import BlockFormat
-from memman.formats.calls import (
-    Tool,
-    arguments_object,
-    encoded,
-    message_entries,
-    read_tools,
-    result_entry,
-    use_entry,
-)
 from memman.formats.parts import (
     Kept,
     arguments_of,
@@ -121,10 +113,12 @@ class BedrockFormat(BlockFormat):
         role: JSON = message["role"]
         blocks = map(_sound_block, message["content"])
         readers = {"toolUse": _parse_use, "toolResult": _parse_result}
-        tools, rest, order = read_tools(_NAME, role, blocks, label, names, readers)
+        tools, rest, order = calls.read_tools(_NAME, role, blocks, label, names, readers)
         content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ((), {})
         kept, envelope = Kept(parts=more), other_keys(message, _OF_MESSAGE)
-        return message_entries(_NAME, role, content, kept, tools, label, order, message=envelope)
+        return calls.message_entries(
+            _NAME, role, content, kept, tools, label, order, message=envelope
+        )
 
     # ------------------------------------------------------------ out
 
@@ -153,7 +147,7 @@ class BedrockFormat(BlockFormat):
     def _wire_call(self, call: Call, extras: list[str]) -> JSONObject:
         entry = call.entry
         kept = kept_of(entry, _NAME)
-        arguments = arguments_object(entry, extras)
+        arguments = calls.arguments_object(entry, extras)
         base = {"toolUseId": self._wire_id(call), "name": wire_name(entry.name), "input": arguments}
         return with_kept({"toolUse": with_kept(base, other_keys(kept.body, _OF_USE))}, kept.block)
 
@@ -354,13 +348,13 @@ def _title(name: str | None) -> str:
 # ---------------------------------------------------------------- parsing
 
 
-def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
+def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> calls.Tool:
     body = block["toolUse"]
-    call = use_entry(body, "toolUseId", "toolUse", label, names)
+    call = calls.use_entry(body, "toolUseId", "toolUse", label, names)
     return call, Kept(block=other_keys(block, ("toolUse",)), body=other_keys(body, _OF_USE))
 
 
-def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
+def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> calls.Tool:
     body = block["toolResult"]
     call_id = body.get("toolUseId")
     if not isinstance(call_id, str):
@@ -372,14 +366,14 @@ def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> Tool:
     content: Content
     more: dict[str, JSONObject] = {}
     if len(given) == 1 and list(given[0]) == ["json"]:
-        content, style = encoded(given[0]["json"], "the json of a toolResult"), "json"
+        content, style = calls.encoded(given[0]["json"], "the json of a toolResult"), "json"
     else:
         sound = list(map(_sound_block, given))
         content, more = read_keyed(sound, _NAME, _known_part, _wire_part) if given else ("", {})
     success = "success" if body.get("status") == "success" else ""
     is_error = body.get("status") == "error"
     name = names.get(call_id)
-    return result_entry(content, call_id, name, label, is_error=is_error), Kept(
+    return calls.result_entry(content, call_id, name, label, is_error=is_error), Kept(
         block=other_keys(block, frozenset(("toolResult",))),
         body=other_keys(body, _OF_RESULT),
         parts=more,

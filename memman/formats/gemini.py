@@ -26,17 +26,8 @@ from memman.entries import (
     TextPart,
 )
 from memman.errors import FormatError
+from memman.formats import calls
 from memman.formats.block_format import BlockFormat
-from memman.formats.calls import (
-    Reader,
-    Tool,
-    arguments_object,
-    call_entry,
-    encoded,
-    message_entries,
-    read_tools,
-    result_entry,
-)
 from memman.formats.parts import (
     Kept,
     arguments_of,
@@ -118,11 +109,11 @@ class GeminiFormat(BlockFormat):
         parts = [part for part, _ in normal]
         first = next((part for part in parts if "functionCall" in part), None)
         role = {"model": "assistant", "system": "system"}.get(_role(message), "user")
-        readers: dict[str, Reader] = {
+        readers: dict[str, calls.Reader] = {
             "functionCall": partial(_parse_call, first=first),
             "functionResponse": _parse_response,
         }
-        tools, rest, order = read_tools(_NAME, role, parts, label, names, readers)
+        tools, rest, order = calls.read_tools(_NAME, role, parts, label, names, readers)
         of_rest, of_tools = list[_Spelling](), list[_Spelling]()
         for letter, (_, spelling) in zip(order, normal, strict=True):
             (of_rest if letter == "t" else of_tools).append(spelling)
@@ -136,7 +127,9 @@ class GeminiFormat(BlockFormat):
             for (new_entry, kept), spelling in zip(tools, of_tools, strict=True)
         ]
         envelope = other_keys(message, _OF_MESSAGE)
-        return message_entries(_NAME, role, content, kept, tools, label, order, message=envelope)
+        return calls.message_entries(
+            _NAME, role, content, kept, tools, label, order, message=envelope
+        )
 
     # ------------------------------------------------------------ out
 
@@ -201,7 +194,7 @@ class GeminiFormat(BlockFormat):
     def _wire_call(self, call: Call, extras: list[str]) -> JSONObject:
         entry = call.entry
         kept = kept_of(entry, _NAME)
-        arguments = arguments_object(entry, extras)
+        arguments = calls.arguments_object(entry, extras)
         body: JSONObject = {"name": _wire_name(entry.name), "args": arguments}
         if kept.blank == "absent" and not arguments:
             del body["args"]
@@ -372,7 +365,7 @@ def _spelling(kept: Kept, where: str, spelling: _Spelling) -> Kept:
 
 def _parse_call(
     part: JSONObject, label: str, names: dict[str, str], first: JSONObject | None
-) -> Tool:
+) -> calls.Tool:
     body = part["functionCall"]
     call_id, name = _named(body, "functionCall")
     if name is None:
@@ -380,11 +373,11 @@ def _parse_call(
     if call_id is not None:
         names[call_id] = name
     arguments = body.get("args")
-    text = "" if arguments is None else encoded(arguments, "the args of a functionCall")
+    text = "" if arguments is None else calls.encoded(arguments, "the args of a functionCall")
     unsigned = part is first and "thoughtSignature" not in part
     # Rendering puts a stand-in there.
     stand_in = part is first and part.get("thoughtSignature") == _NO_SIGNATURE
-    return call_entry(text, call_id, name, label), Kept(
+    return calls.call_entry(text, call_id, name, label), Kept(
         block=other_keys(part, _CALL_AND_STAND_IN if stand_in else _CALL),
         body=other_keys(body, _OF_CALL),
         blank="absent" if arguments is None else "",
@@ -403,7 +396,7 @@ def _named(body: JSON, kind: str) -> tuple[str | None, str | None]:
     return call_id, name
 
 
-def _parse_response(part: JSONObject, label: str, names: dict[str, str]) -> Tool:
+def _parse_response(part: JSONObject, label: str, names: dict[str, str]) -> calls.Tool:
     body = part["functionResponse"]
     call_id, name = _named(body, "functionResponse")
     text, style, is_error = _said(body.get("response", {}))
@@ -419,7 +412,7 @@ def _parse_response(part: JSONObject, label: str, names: dict[str, str]) -> Tool
         spelled = _by_index([spelling for _, spelling in normal])
     content: Content = (TextPart(text), *parts) if isinstance(parts, tuple) and parts else text
     name = name or names.get(call_id or "")
-    return result_entry(content, call_id, name, label, is_error=is_error), Kept(
+    return calls.result_entry(content, call_id, name, label, is_error=is_error), Kept(
         block=other_keys(part, frozenset(("functionResponse",))),
         body=other_keys(body, _OF_RESPONSE),
         parts=more,
@@ -439,7 +432,7 @@ def _said(response: JSON) -> tuple[str, str, bool]:
         [(key, value)] = response.items()
         if key in _OUTPUTS and isinstance(value, str):
             return value, "result" if key == "result" else "", key == "error"
-    return encoded(response, "the response of a functionResponse"), "object", False
+    return calls.encoded(response, "the response of a functionResponse"), "object", False
 
 
 def _known_part(part: JSONObject) -> Part | None:

@@ -18,6 +18,7 @@ from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUs
 from memman.runtime import SyncRuntime
 from memman.runtime.async_runtime import AsyncRuntime
 from memman.runtime.base import drive, is_async_callable
+from memman.testing import summarizers
 from memman.testing.laws import finished, logged, run_program
 from memman.testing.loopback import (
     Answer,
@@ -27,13 +28,6 @@ from memman.testing.loopback import (
     leaves,
     loopback,
     values_of,
-)
-from memman.testing.summarizers import (
-    SummarizerConformance,
-    compressed,
-    compressed_in_async,
-    compressed_in_sync,
-    conversation,
 )
 
 _TARGET = 300  # tokens
@@ -46,7 +40,7 @@ _TEXT = "They looked at thirty modules; 中文 and → stay."
 _NONSENSE = (Answer(200, b"<html>not what you asked for</html>"), Answer(200, {}), Answer(200, []))
 
 
-class RemoteSummarizerConformance(ProviderLaws, SummarizerConformance):
+class RemoteSummarizerConformance(ProviderLaws, summarizers.SummarizerConformance):
     """The laws of a provider's summarizer: derive from it and implement the provider's spelling.
 
         class TestMine(RemoteSummarizerConformance):
@@ -205,7 +199,7 @@ class RemoteSummarizerConformance(ProviderLaws, SummarizerConformance):
     # ------------------------------------------------------------ managers
 
     def test_both_managers_tell_what_a_summary_cost(self) -> None:
-        for made in (compressed_in_sync, compressed_in_async):
+        for made in (summarizers.compressed_in_sync, summarizers.compressed_in_async):
             with self._trial(self.written(_TEXT, read=800, wrote=12)) as (subject, server):
                 result = made(subject)
                 if result is None:
@@ -264,7 +258,7 @@ class RemoteSummarizerConformance(ProviderLaws, SummarizerConformance):
 
 
 def _request(timeout: float = _AMPLE) -> SummaryRequest:
-    request = summary_request(conversation()[:8], _TARGET, None)
+    request = summary_request(summarizers.conversation()[:8], _TARGET, None)
     return msgspec.structs.replace(request, timeout=timeout)
 
 
@@ -318,7 +312,7 @@ def _check_deadline(subject: Summarizer, usual: float) -> None:
 
 async def _ticks(subject: Summarizer) -> int:
     """Return the number of iterations of a loop while a compression waits for its summary."""
-    work = asyncio.ensure_future(compressed(subject))
+    work = asyncio.ensure_future(summarizers.compressed(subject))
     count = 0
     while not work.done():
         await asyncio.sleep(0.01)

@@ -11,16 +11,8 @@ from memman.errors import EntryNotFound, Refused
 from memman.log import History, places_for_commit
 from memman.protocols import Store, StoredItem
 from memman.records import Cleared, Deleted, Record, Undone, encode, tainted_by
+from memman.testing.stores import records
 from memman.testing.stores.base import snapshot_of
-from memman.testing.stores.records import (
-    AT,
-    added,
-    clearing,
-    pinning,
-    retraction,
-    state_of,
-    summary_of,
-)
 from memman.window import Window
 
 _STEPS = 40
@@ -30,13 +22,13 @@ def play(store: Store, rng: random.Random) -> None:
     """Play a random life of a session; after each step the store's window is the fold of its log."""
     for step in range(_STEPS):
         history = History.of(store.read("s"))
-        behind = [added(f"late{step}")] if rng.random() < 0.3 else []
+        behind = [records.added(f"late{step}")] if rng.random() < 0.3 else []
         head = history.head
         record = _change(history, rng, f"r{step}") if history.items and rng.random() < 0.6 else None
         if record is None:
             # Sometimes with the id of an earlier entry, which is free if that one was retracted.
             name = f"r{rng.randrange(step + 1) if rng.random() < 0.2 else step}"
-            store.append("s", (added(name, pinned=rng.random() < 0.1),))
+            store.append("s", (records.added(name, pinned=rng.random() < 0.1),))
         else:
             for late in behind if not isinstance(record, Cleared) else ():
                 store.append("s", (late,))  # between the plan and its commit
@@ -76,22 +68,22 @@ def _change(history: History, rng: random.Random, record_id: str) -> Record | No
                 at = rng.randrange(len(ids))
                 run = ids[at : at + rng.randint(1, 4)]
                 known = rng.sample(list(history.added), min(3, len(history.added)))
-                state = state_of(*known) if known and rng.random() < 0.8 else None
-                record: Record = summary_of(record_id, run, state=state)
+                state = records.state_of(*known) if known and rng.random() < 0.8 else None
+                record: Record = records.summary_of(record_id, run, state=state)
             case "undo":
                 undone = rng.choice(list(history.compressions) or [chosen])
-                record = Undone(id=record_id, at=AT, compression_id=undone)
+                record = Undone(id=record_id, at=records.AT, compression_id=undone)
             case "retract":
-                record = retraction(record_id, rng.choice(list(history.added) or [chosen]))
+                record = records.retraction(record_id, rng.choice(list(history.added) or [chosen]))
                 covering = tuple(history.unfolded_by(record))
                 record = msgspec.structs.replace(record, unfolds=covering)
             case "pin":
-                record = pinning(record_id, chosen)
+                record = records.pinning(record_id, chosen)
             case "delete":
                 doomed = rng.choice(list(history.added) or [chosen])
-                record = Deleted(id=record_id, at=AT, ids=(doomed,))
+                record = Deleted(id=record_id, at=records.AT, ids=(doomed,))
             case _:
-                record = clearing(record_id)
+                record = records.clearing(record_id)
         record = history.completed(record)
         history.apply(history.head + 1, record)
     except (Refused, EntryNotFound):
