@@ -138,8 +138,7 @@ class Spend(msgspec.Struct, frozen=True, gc=False):
 
     def plus(self, other: Spend) -> Spend:
         """Return the sum of both."""
-        names = self.__struct_fields__
-        return Spend(**{name: getattr(self, name) + getattr(other, name) for name in names})
+        return Spend(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
     def with_request(self, charge: Charge | None) -> Spend:
         """Return the spend after a request; None is an unknown price."""
@@ -148,8 +147,6 @@ class Spend(msgspec.Struct, frozen=True, gc=False):
 
     def with_summaries(self, dollars: float, unpriced: int) -> Spend:
         """Return the spend after calls of the summarizer."""
-        if not dollars and not unpriced:
-            return self
         return self.plus(Spend(summaries=dollars, unpriced=unpriced))
 
     def __repr__(self) -> str:

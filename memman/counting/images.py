@@ -163,8 +163,7 @@ def _tiles(base: int, tile: int, width: int, height: int, detail: str) -> int:
     """OpenAI: into 2048 x 2048, then the short side down to 768, then tiles of 512; low is the base."""
     if detail == "low":
         return base
-    shrink = min(1.0, 2048 / max(width, height))
-    shrink = min(shrink, 768 / min(width, height))
+    shrink = min(1.0, 2048 / max(width, height), 768 / min(width, height))
     return base + tile * ceil(width * shrink / 512) * ceil(height * shrink / 512)
 
 

@@ -13,7 +13,6 @@ from memman.spend import BilledTokens, Charge, LastRequest
 
 LEAST_BREAK = 1_024  # tokens: Anthropic caches no shorter prefix of most of its models
 _HOUR = 3_600.0  # a lifetime of the cache from which on writes cost more, in seconds
-_MILLION = 1_000_000
 Billed = UsageReported | SummaryUsage | BilledTokens
 
 
@@ -114,10 +113,7 @@ def charge_of_call(used: Billed, prices: Prices | None) -> Charge | None:
         (hour, at.cache_write_1h),
         (used.output_tokens, at.output),
     )
-    costs: list[float] = []
-    for tokens, price in parts:
-        if tokens and price is None:
-            return None
-        costs.append(tokens * (price or 0.0) / _MILLION)
-    plain, read, short, long, reply = costs
+    if any(tokens and price is None for tokens, price in parts):
+        return None
+    plain, read, short, long, reply = (tokens * (price or 0.0) / 1e6 for tokens, price in parts)
     return Charge(plain, read, short + long, reply)
