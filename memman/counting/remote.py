@@ -38,13 +38,11 @@ _KEPT: Final = 1_024
 _MOST_HUNG: Final = 4
 _UNSUPPORTED_SECONDS: Final = 600.0
 _LIMITED_SECONDS: Final = 30.0  # if the provider gives no time
+_OF_THE_ENDPOINT: Final[frozenset[Kind]] = frozenset({"network", "server", "malformed", "failed"})
 # Seconds for which a failure is cached for its request, and for all requests.
 _OF_THE_REQUEST: Final[dict[Kind, float]] = {
     "refused": _UNSUPPORTED_SECONDS,
-    "network": 30.0,
-    "server": 30.0,
-    "malformed": 30.0,
-    "failed": 30.0,
+    **dict.fromkeys(_OF_THE_ENDPOINT, 30.0),
 }
 _OF_THE_COUNTER: Final[dict[Kind, float]] = {
     "unsupported": _UNSUPPORTED_SECONDS,
@@ -52,7 +50,6 @@ _OF_THE_COUNTER: Final[dict[Kind, float]] = {
     "denied": math.inf,
     "unavailable": math.inf,
 }
-_OF_THE_ENDPOINT: Final = frozenset({"network", "server", "malformed", "failed"})
 _NO_VERDICT: Final = frozenset({"unavailable", "cancelled"})
 # The outcome of a call: its answer and None, or None and its error.
 _Done = Callable[[Any, BaseException | None], None]

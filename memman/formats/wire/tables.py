@@ -12,13 +12,9 @@ import msgspec
 from memman.formats.wire.kinds import FREE, Kind
 
 FILES: Final = {
-    "anthropic": ("anthropic",),
+    **{form: (form,) for form in ("anthropic", "gemini", "bedrock", "mistral", "memman")},
     "openai-responses": ("responses",),
     "openai-chat": ("chat",),
-    "gemini": ("gemini",),
-    "bedrock": ("bedrock",),
-    "mistral": ("mistral",),
-    "memman": ("memman",),
     # LangChain's messages contain the blocks of the provider that made them.
     "langchain": ("chat", "responses", "anthropic"),
 }
