@@ -22,7 +22,7 @@ from memman.formats.calls import (
     results_of,
     spoken_of,
 )
-from memman.formats.openai_chat import MESSAGE_FRAMING, spoken_part
+from memman.formats.openai_chat import CALL_FRAMING, MESSAGE_FRAMING, spoken_part
 from memman.formats.parts import (
     Kept,
     arguments_of,
@@ -43,7 +43,6 @@ from memman.formats.turns import NO_RESULT, SYSTEM_NOTE, delimited
 from memman.protocols import Call, Rendered, Turn
 
 _NAME = "langchain"
-_CALL_FRAMING = 10
 _REMOVE_ALL = "__remove_all__"
 
 _ROLES = {
@@ -214,7 +213,7 @@ def _render_assistant(turn: Turn) -> Rendered:
         data["invalid_tool_calls"] = [_wire_invalid(call) for call in odd]
     message = _message(_kind(kept, calls), with_kept(data, kept.message), kept)
     framing = MESSAGE_FRAMING + sum(parts_framing(entry.content) for entry in texts)
-    framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
+    framing += (MESSAGE_FRAMING + CALL_FRAMING) * len(calls)
     answers = [call for call in turn.answers if _is_answered(call)]
     results = [_wire_result(call, extras) for call in answers]
     sources = (spoken_of(turn), *results_of(answers))

@@ -53,7 +53,7 @@ from memman.formats.turns import NO_RESULT, NOTHING, delimited
 from memman.protocols import Call, Rendered, Turn
 
 MESSAGE_FRAMING = 4
-_CALL_FRAMING = 10
+CALL_FRAMING = 10
 _CALLS = ("tool_calls", "function_call")
 
 # The keys that rendering produces; every other key is kept and restored.
@@ -163,7 +163,7 @@ def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
         if not message.get("content") and not _says_elsewhere(message):
             return NOTHING  # gateways reject a message without a content
         return Rendered((message,), framing, tuple(extras))
-    framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(turn.calls)
+    framing += (MESSAGE_FRAMING + CALL_FRAMING) * len(turn.calls)
     legacy = bool(message.get("function_call"))  # null if that came next to tool_calls
     results = [_result_message(dialect, call, extras, legacy) for call in turn.answers]
     return Rendered((message, *results), framing, tuple(extras))

@@ -25,6 +25,7 @@ from memman.entries import (
 )
 from memman.errors import FormatError
 from memman.formats.calls import call_entry, result_entry, results_of
+from memman.formats.openai_chat import CALL_FRAMING, MESSAGE_FRAMING
 from memman.formats.parts import (
     Kept,
     compaction_entry,
@@ -61,8 +62,6 @@ from memman.protocols import Call, Rendered, Turn
 
 _NAME = "openai-responses"
 _ROLES = ("system", "developer", "user", "assistant")
-_MESSAGE_FRAMING = 4
-_CALL_FRAMING = 10
 _ID_LENGTH = 64
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _HALVES = {"tool_call": "u", "tool_result": ""}
@@ -72,7 +71,6 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _OF_MESSAGE = frozenset(("role", "content"))
 _OF_CALL = frozenset(("type", "call_id", "name", "arguments", "input"))
 _OF_OUTPUT = frozenset(("type", "call_id", "output"))
-_OF_REASONED = frozenset(("id",))
 
 
 class OpenAIResponsesFormat(SeparateMessages):
@@ -81,7 +79,7 @@ class OpenAIResponsesFormat(SeparateMessages):
     name = _NAME
     takes_cache_key = True
     request_framing = 3
-    message_framing = _MESSAGE_FRAMING
+    message_framing = MESSAGE_FRAMING
     results_anywhere = True
 
     # ------------------------------------------------------------ in
@@ -123,9 +121,9 @@ class OpenAIResponsesFormat(SeparateMessages):
             parts: list[str] = []
             return Rendered((_wire_output(turn.answers[0], parts),), 0, tuple(parts))
         if (own := compaction_in(turn.entries[0], _NAME)) is not None:
-            return Rendered((own,), _MESSAGE_FRAMING)
+            return Rendered((own,), MESSAGE_FRAMING)
         text, extras = delimited(turn)
-        return Rendered(({"role": "user", "content": text},), _MESSAGE_FRAMING, extras)
+        return Rendered(({"role": "user", "content": text},), MESSAGE_FRAMING, extras)
 
     def restore(self, turn: Turn) -> list[JSONObject] | None:
         """Return the model's items of a turn with their ids, reasoning without a result included."""
@@ -184,7 +182,7 @@ def _render_said(role: str, entry: Entry) -> Rendered:
     if not isinstance(content, str):
         content = present(wire_parts(content, kept, _wire_part, extras)) or ""
     message = with_kept({"role": role, "content": content}, _of_message(kept))
-    return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
+    return Rendered((message,), MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
 
 
 def _render_assistant(turn: Turn) -> Rendered:
@@ -196,9 +194,9 @@ def _render_assistant(turn: Turn) -> Rendered:
     ]
     first = turn.entries[0] if turn.entries else turn.calls[0].entry
     made = _sound(interleaved(kept_of(first, _NAME).order, spoken, calls))
-    framing = _MESSAGE_FRAMING * (len(made) - len(calls))
+    framing = MESSAGE_FRAMING * (len(made) - len(calls))
     framing += sum(parts_framing(entry.content) for entry in turn.entries)
-    framing += (_MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
+    framing += (MESSAGE_FRAMING + CALL_FRAMING) * len(calls)
     items = [item for _, item in made] + [_wire_output(call, extras) for call in turn.answers]
     sources = (*((entry,) for entry, _ in made), *results_of(turn.answers))
     return Rendered(tuple(items), framing, tuple(extras), sources) if items else NOTHING
@@ -217,7 +215,7 @@ def _sound(made: list[tuple[Entry, JSONObject]]) -> list[tuple[Entry, JSONObject
     if any(item.get("type") == "reasoning" for _, item in sound):
         return sound
     return [
-        (entry, other_keys(item, _OF_REASONED))
+        (entry, other_keys(item, ("id",)))
         if "reasoned" in kept_of(entry, _NAME).style and not _is_tied_by_id(item)
         else (entry, item)
         for entry, item in sound
