@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -143,10 +143,8 @@ def verify(source: Source, *, limits: ArchiveLimits | None = None) -> ArchiveInf
         OSError: the file cannot be read.
     """
     importer = ArchiveImport(source, limits)
-    try:
+    with closing(importer.records):
         return importer.check()
-    finally:
-        importer.records.close()
 
 
 def _is_blank(entry: Entry) -> bool:

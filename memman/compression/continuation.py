@@ -43,15 +43,8 @@ class Continuation(msgspec.Struct, frozen=True):
 
     def of(self, request: SummaryRequest, problem: str, kept: str) -> SummaryRequest:
         """Return the request with the prefix, and the instruction behind it."""
-        text = instruction(
-            self.last,
-            self.following,
-            self.lost,
-            request.target_tokens,
-            request.focus,
-            problem,
-            kept,
-        )
+        cap, focus = request.target_tokens, request.focus
+        text = instruction(self.last, self.following, self.lost, cap, focus, problem, kept)
         return msgspec.structs.replace(request, prefix=self.prefix, instruction=text)
 
 

@@ -22,7 +22,6 @@ _TOOL_MARKUP: Final = re.compile(
     re.IGNORECASE,
 )
 _FENCE: Final = "```"
-_LANGUAGE: Final = re.compile(r"\w*")
 _THINKING: Final = re.compile(
     r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE
 )
@@ -69,7 +68,7 @@ def _is_tool_syntax(text: str) -> bool:
     if _TOOL_MARKUP.match(text):
         return True
     if text.startswith(_FENCE) and text.endswith(_FENCE):
-        text = _LANGUAGE.sub("", text[len(_FENCE) : -len(_FENCE)], count=1).strip()
+        text = re.sub(r"\w*", "", text[len(_FENCE) : -len(_FENCE)], count=1).strip()
     return text.startswith(("{", "[")) and _is_call(json_or(None, text))
 
 

@@ -56,13 +56,8 @@ def carry(
     if not fold.found:
         return None
     covered = NOTHING_COVERED if before is None else before.covered
-    state = State(
-        text="",
-        token_count=NOT_COUNTED,
-        items=(),
-        recall=recall,
-        covered=covered and covered.plus(leaving),
-    )
+    covered = covered and covered.plus(leaving)
+    state = State("", NOT_COUNTED, (), recall=recall, covered=covered)
     view = Shown(shown)
     room = _room(before, tokens)
     choice = Choice(fold.found.values(), view)

@@ -60,13 +60,7 @@ class Found(msgspec.Struct, gc=False, eq=False):
 
 def item_of(found: Found, sources: Iterable[int], shown: bool) -> StateItem:
     """Return the item of a record; `sources` are indexes."""
+    score = round(found.score, 3)
     return StateItem(
-        found.section,
-        found.key,
-        found.text,
-        tuple(sources),
-        found.seq,
-        round(found.score, 3),
-        shown,
-        found.part,
+        found.section, found.key, found.text, tuple(sources), found.seq, score, shown, found.part
     )

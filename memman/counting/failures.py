@@ -205,10 +205,7 @@ def _number(text: Any, unit: float) -> float | None:
 
 def _between(since: Any, until: Any) -> float | None:
     def seconds() -> float:
-        first, last = (
-            datetime.strptime(each, _HTTP_DATE)  # noqa: DTZ007 - both are in GMT, as RFC 9110 has it
-            for each in (since, until)
-        )
+        first, last = (datetime.strptime(each, _HTTP_DATE) for each in (since, until))  # noqa: DTZ007 - both are in GMT, as RFC 9110 has it
         return (last - first).total_seconds()
 
     return _parsed(seconds)
