@@ -7,13 +7,11 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import MappingProxyType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _FAILURE = {"type": "error", "error": {"type": "error", "code": None, "message": "no answer"}}
 
 
@@ -25,7 +23,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     status: int = 200
     body: Any = None
-    headers: Mapping[str, str] = _NO_HEADERS
+    headers: Mapping[str, str] = {}
     delay: float = 0.0
     never: bool = False
 

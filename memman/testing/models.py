@@ -163,10 +163,8 @@ class FakeModel:
             text, calls = f"answer {next(self.numbers)}", ()
         else:
             numbers = (next(self.numbers), next(self.numbers))
-            text = ""
-            calls = tuple(
-                ToolCallRequest(f"call-{n}", {"path": f"src/module_{n}.py"}) for n in numbers
-            )
+            made = (ToolCallRequest(f"call-{n}", {"path": f"src/module_{n}.py"}) for n in numbers)
+            text, calls = "", tuple(made)
         self._done += bool(calls)
         return ModelReply(text, calls, native, billed)
 

@@ -192,20 +192,8 @@ class SessionsLaws(StoreLaws):
 
     def test_prefix_selects_sessions_by_the_beginning_of_their_ids(self) -> None:
         store = self.make_store_with("sessions")
-        ids = [
-            "a",
-            "b",
-            "a%",
-            "a_c",
-            "ab",
-            "A",
-            "a\\x",
-            "a*",
-            "a\U0010ffff",
-            "a\u00e9",
-            "aa:1",
-            "aa:2",
-        ]
+        ends = ("", "%", "_c", "b", "\\x", "*", "\U0010ffff", "\u00e9", "a:1", "a:2")
+        ids = ["b", "A", *(f"a{end}" for end in ends)]
         for session_id in ids:
             store.append(session_id, (added("a"),))
         for prefix in ["", *ids, "aa:", "c", "a\U0010ffff\U0010ffff"]:
