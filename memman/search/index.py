@@ -201,13 +201,11 @@ def find(db: Connection, request: SearchRequest) -> Found:
         _match(scope, term) if number in chosen else _Match(set(), set(), AS_PART)
         for number, term in enumerate(terms)
     ]
-    frequent = [
-        number for number, match in enumerate(matches) if len(match.words) == scope.most_rows
-    ]
+    frequent = [n for n, match in enumerate(matches) if len(match.words) == scope.most_rows]
     if len(frequent) > 1:  # older rows that have several frequent terms
-        together = scope.rows_with_words([terms[number] for number in frequent])
-        for number in frequent:
-            matches[number].words.update(together)
+        together = scope.rows_with_words([terms[n] for n in frequent])
+        for n in frequent:
+            matches[n].words.update(together)
     worth: dict[int, float] = {}
     for match in matches:
         weight = rarity(scope.entries, match.count)

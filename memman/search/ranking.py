@@ -64,15 +64,13 @@ def ranked(candidates: Candidates, terms: Sequence[str]) -> list[Ranked]:
         sum(map(mul, each.weights, rarities)) * (1 + _SATURATION) / (1 + damping)
         for each, damping in zip(found, dampings, strict=True)
     ]
-    best = nsmallest(
-        _READ, enumerate(_with_those_around(found, own)), key=lambda one: _order(one[1])
-    )
+    first = enumerate(_with_those_around(found, own))
+    best = nsmallest(_READ, first, key=lambda one: _order(one[1]))
     texts = {at: searchable(found[at].record.entry).lower() for at, _ in best}
     for at, text in texts.items():
         own[at] = _score(text, terms, list(map(mul, found[at].weights, rarities)), dampings[at])
     listed = sorted(enumerate(_with_those_around(found, own)), key=lambda one: _order(one[1]))
-    first = [(one, texts[at]) for at, one in listed if at in texts]
-    read = _new_matches_first(first, terms)
+    read = _new_matches_first([(one, texts[at]) for at, one in listed if at in texts], terms)
     return [*read, *(one for at, one in listed if at not in texts)]
 
 

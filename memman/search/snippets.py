@@ -30,9 +30,7 @@ def densest(text: str, terms: Sequence[str], length: int) -> int:
     lower = text.lower()
     if len(lower) != len(text):  # a few capitals are longer in lower case
         lower = text
-    places = sorted(
-        (place, number) for number, term in enumerate(terms) for place in _places(lower, term)
-    )
+    places = sorted((place, n) for n, term in enumerate(terms) for place in _places(lower, term))
     best, most = 0, 0
     inside: Counter[int] = Counter()
     end = 0
@@ -66,11 +64,7 @@ def _as_written(term: str) -> str:
 
 def _other_forms(term: str) -> str:
     """Return a pattern for the words that differ from a term by their English ending only."""
-    return rf"\b{re.escape(_stem(term))}{ENDINGS}?\b"
-
-
-def _stem(term: str) -> str:
-    return _ENDING.sub("", term)
+    return rf"\b{re.escape(_ENDING.sub('', term))}{ENDINGS}?\b"
 
 
 def _places(text: str, term: str) -> list[int]:
@@ -78,7 +72,7 @@ def _places(text: str, term: str) -> list[int]:
     if found := list(islice(_find(text, term), _MOST_PLACES)):
         return found
     form = re.compile(_other_forms(term))
-    others = (place for place in _find(text, _stem(term)) if form.match(text, place))
+    others = (place for place in _find(text, _ENDING.sub("", term)) if form.match(text, place))
     return list(islice(others, _MOST_PLACES))
 
 

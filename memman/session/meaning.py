@@ -47,9 +47,8 @@ class Meaning:
     @property
     def _name(self) -> str:
         """What identifies the vectors of this embed."""
-        return (
-            f"{getattr(self._embed, '__qualname__', type(self._embed).__qualname__)} {self._size}"
-        )
+        name = getattr(self._embed, "__qualname__", type(self._embed).__qualname__)
+        return f"{name} {self._size}"
 
     async def nearest(
         self, session_id: str, text: str, until: int | None = None

@@ -62,19 +62,13 @@ async def entries_at(ranges: Sequence[Addresses], most: int, log: SessionLog) ->
 async def _hits(record: Record, seq: int, wanted: Addresses, log: SessionLog) -> list[Hit]:
     """Return the hits of a record at one of these addresses."""
     if isinstance(record, Added) and not wanted.replacement:
-        return await _added(record.placed(seq), log)
+        entry = record.placed(seq)
+        place = await place_of(entry, log)
+        hidden = place.state in _HIDDEN
+        return [] if hidden else [_hit(log, place.of(entry), place.state, place.shown_by)]
     if isinstance(record, Compressed) and wanted.first == wanted.last:
         return await _replacements(record, wanted.replacement, log)
     return []
-
-
-async def _added(entry: Entry, log: SessionLog) -> list[Hit]:
-    """Return the hit of an added entry; none if it is hidden."""
-    place = await place_of(entry, log)
-    if place.state in _HIDDEN:
-        return []
-    shown = None if place.shown_by is None else place.shown_by.address
-    return [_hit(log, place.of(entry), place.state, shown)]
 
 
 async def _replacements(record: Compressed, number: int, log: SessionLog) -> list[Hit]:
@@ -89,13 +83,13 @@ async def _replacements(record: Compressed, number: int, log: SessionLog) -> lis
             found = await find_entry(item.entry.id, log)
         if found is not None and found.replacement:
             by = log.window.find(found.summary_id or "")
-            shown = None if by is None else by.entry.address
             state: EntryState = "summarised" if found.compressed else "active"
-            hits.append(_hit(log, found, state, shown))
+            hits.append(_hit(log, found, state, None if by is None else by.entry))
     return hits
 
 
-def _hit(log: SessionLog, entry: Entry, state: EntryState, shown_by: str | None) -> Hit:
+def _hit(log: SessionLog, entry: Entry, state: EntryState, shown: Entry | None) -> Hit:
+    shown_by = None if shown is None else shown.address
     return Hit(
         session_id=log.id, entry=entry, score=0.0, snippet="", state=state, shown_by=shown_by
     )

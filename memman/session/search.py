@@ -73,8 +73,8 @@ class Searcher:
         async for candidate, score in self._candidates():
             if self._is_full():
                 break
-            if await self._take(candidate.session_id, candidate.seq, candidate.record, score):
-                await self._take_neighbour(candidate.session_id, candidate.seq, score)
+            if await self._take(candidate, score):
+                await self._take_neighbour(candidate, score)
         if self._meaning is not None and self._wanted.session_id is not None:
             self._meaning.prepare(self._wanted.session_id)
         return self._hits
@@ -91,14 +91,10 @@ class Searcher:
         asked = first = _CANDIDATES if wanted.budget is None else _TO_FILL
         is_near = False
         while True:
-            found = await self._store.search(
-                SearchRequest(
-                    terms=wanted.terms,
-                    session_id=wanted.session_id,
-                    prefix=wanted.prefix,
-                    limit=asked,
-                )
+            request = SearchRequest(
+                terms=wanted.terms, session_id=wanted.session_id, prefix=wanted.prefix, limit=asked
             )
+            found = await self._store.search(request)
             if asked == first:
                 async for candidate, similarity in self._by_meaning(found):
                     is_near = True
@@ -123,21 +119,19 @@ class Searcher:
                 if wanted.accepts(candidate.record.entry):
                     yield candidate, similarity
 
-    async def _take(
-        self, session_id: str, seq: int, record: Added, score: float, neighbour: bool = False
-    ) -> bool:
+    async def _take(self, found: Candidate, score: float, neighbour: bool = False) -> bool:
         """Add an entry to the hits, unless it is there, does not fit, or is in an unwanted state."""
-        tokens = record.entry.token_count.tokens
-        if (session_id, seq) in self._seen or (self._room is not None and tokens > self._room):
+        session_id, entry = found.session_id, found.record.placed(found.seq)
+        tokens, key = entry.token_count.tokens, (session_id, found.seq)
+        if key in self._seen or (self._room is not None and tokens > self._room):
             return False
-        entry = record.placed(seq)
         try:
             place = await (await self._sessions.existing(session_id)).place(entry)
         except SessionNotFound:  # it has been deleted since
             return False
         if place.state not in self._wanted.states:
             return False
-        self._seen.add((session_id, seq))
+        self._seen.add(key)
         if self._room is not None:
             self._room -= tokens
         self._hits.append(
@@ -153,11 +147,12 @@ class Searcher:
         )
         return True
 
-    async def _take_neighbour(self, session_id: str, seq: int, score: float) -> None:
+    async def _take_neighbour(self, found: Candidate, score: float) -> None:
         if not self._room or self._is_full():
             return
-        for later, record in await self._store.read(session_id, seq, _NEAR):
+        for seq, record in await self._store.read(found.session_id, found.seq, _NEAR):
             if isinstance(record, Added):
                 if self._wanted.accepts(record.entry):
-                    await self._take(session_id, later, record, score, neighbour=True)
+                    behind = Candidate(found.session_id, seq, record, ())
+                    await self._take(behind, score, neighbour=True)
                 return

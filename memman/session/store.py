@@ -69,9 +69,8 @@ class FullStore:
         self.delete = self._awaited(lambda: self._store.delete, deletes=True)
         self.vectors = self._awaited(lambda: keeps.vectors)
         self._keep = self._awaited(lambda: keeps.keep_vectors)
-        self.sessions = self._awaited(
-            lambda: self._needed(lists, "sessions", "list its sessions").sessions
-        )
+        listing = "list its sessions"
+        self.sessions = self._awaited(lambda: self._needed(lists, "sessions", listing).sessions)
         every = "follow all its sessions at once; name a session"
         self.feed = self._awaited(lambda: self._needed(feeds, "feed", every).feed)
         whole = "overwrite entries; delete the whole session"

@@ -33,6 +33,7 @@ T = TypeVar("T")
 Durability = Literal["fast", "full"]
 Work = Callable[["Connection"], T]
 
+_EMPTY_WAL: Final = "PRAGMA wal_checkpoint(TRUNCATE)"
 _SYNCHRONOUS: Final = {"fast": "NORMAL", "full": "FULL"}
 _OPENING_PAUSE: Final = 0.02  # seconds between attempts while another process sets the file up
 _LOOK_AFTER: Final = 1.0  # seconds between checks that the path still leads to the open file
@@ -293,9 +294,7 @@ class SQLiteFile:
         """Move the write-ahead log into the file, so that no erased payload stays in it."""
         why = "another process is reading it"
         try:
-            if not self._once(
-                lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            ):
+            if not self._once(lambda db: db.execute(_EMPTY_WAL).fetchone()[0]):
                 return
         except StoreError as error:  # the deletion is in the log already
             why = str(error)

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from memman.errors import StoreError
-from memman.protocols import (
-    Appended,
-    Candidates,
-    FeedItem,
-    SearchRequest,
-    SessionInfo,
-    StoredItem,
-)
+from memman.protocols import Appended, Candidates, FeedItem, SearchRequest, SessionInfo, StoredItem
 from memman.records import Added, Record, SessionTotals, encode, tombstone
 from memman.search import index, searchable, vectors
 from memman.stores import rows
@@ -203,18 +196,12 @@ def append(
             "INSERT INTO mention VALUES (?, ?, ?, ?)",
             [(row.number, name.id, name.seq, name.effect) for name in new.mentions],
         )
-    after, active = new.row, new.totals.last_counted_at
+    after, counted_at = new.row, new.totals.last_counted_at
+    active = None if counted_at is None else counted_at.timestamp()
     db.execute(
         "UPDATE session SET head = ?, entries = ?, tokens = ?, era = ?,"
         " last_active_at = coalesce(?, last_active_at) WHERE number = ?",
-        (
-            after.head,
-            after.entries,
-            after.tokens,
-            after.era,
-            None if active is None else active.timestamp(),
-            row.number,
-        ),
+        (after.head, after.entries, after.tokens, after.era, active, row.number),
     )
     if (changes := new.changes) is not None:
         began = changes.created_at and changes.created_at.timestamp()
