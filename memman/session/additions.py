@@ -170,9 +170,8 @@ class Additions:
             altered = ""
             for number, new_entry in enumerate(parsed):
                 altered = new_entry.altered or new_entry.kept
-                labelled = msgspec.structs.replace(
-                    new_entry, message_id=message_ids[new_entry.message_id]
-                )
+                message_id = message_ids[new_entry.message_id]
+                labelled = msgspec.structs.replace(new_entry, message_id=message_id)
                 identity = new_id() if name is None else id_of_entry(name, number)
                 entries.append(self._redacted(labelled, identity, pinned, metadata))
             end = None if name is None else id_of_entry(name, len(entries))

@@ -133,7 +133,7 @@ class SessionCache:
         with self._moving:
             self._evicted[session.id] = session
             self._live.pop(session.id, None)
-        backoff = session.leave()
+        backoff = session.compressor.leave()
         if not backoff.is_new:
             self._backoffs[session.id] = backoff
         if len(self._backoffs) > _MOST_BACKOFFS:

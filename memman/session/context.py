@@ -50,7 +50,7 @@ from memman.session.requests import (
 from memman.session.shared import Remote, Shared
 from memman.session.state import TrimmedState
 from memman.session.trim import Trimmed, trim
-from memman.window import Window
+from memman.window import RECALLED_INDEX, Window
 
 logger = logging.getLogger("memman")
 
@@ -131,7 +131,7 @@ class ContextBuilder:
     """Builds a session's contexts. It keeps the last one, and a rendering of the window in each format."""
 
     __slots__ = (
-        "_before", "_behind", "_counter", "_fell_back", "_framing", "_generation", "_last_overhead",
+        "_before", "_behind", "_fell_back", "_framing", "_generation", "_last_overhead",
         "_left_out", "_log", "_nonce", "_outbox", "_priced", "_prices", "_renderings", "_resolved", "_sent",
         "_sent_at", "_shared", "recollections",
     )  # fmt: skip
@@ -141,8 +141,7 @@ class ContextBuilder:
         self._log = log
         self._outbox = outbox
         self._fell_back = ""  # the kind of failure of the last remote count, if it failed
-        self._resolved = log.resolved
-        self._generation, self._counter = log.generation, log.resolved.counter
+        self._resolved, self._generation = log.resolved, log.generation
         self.recollections = Recollections(shared, log)
         self._begin("")
 
@@ -165,14 +164,12 @@ class ContextBuilder:
         log = self._log
         if log.totals.nonce != self._nonce:
             self._begin(log.totals.nonce)
-        if log.resolved.counter is not self._counter:
-            self._counter = log.resolved.counter
+        if log.resolved.counter is not self._resolved.counter:
             self._renderings = {}
             # Another counter priced the framing; the tokens of system prompt and tools stay.
             self._framing, self._prices = _Framing(-1, 0, 0.0), None
             last = self._last_overhead
-            if last is not None:
-                self._last_overhead = msgspec.structs.replace(last, framing=0, expected=0.0)
+            self._last_overhead = last and msgspec.structs.replace(last, framing=0, expected=0.0)
         if log.generation != self._generation:
             self._generation = log.generation
             self._renderings = {}
@@ -256,10 +253,7 @@ class ContextBuilder:
             charge = None if charge is None or other is None else charge.plus(other)
             others.append(named)
         return msgspec.structs.replace(
-            report,
-            charge=charge,
-            broke_cache=breaks_cache(report, earlier),
-            others=tuple(others),
+            report, charge=charge, broke_cache=breaks_cache(report, earlier), others=tuple(others)
         )
 
     def _prices_of(self, model: str | None) -> Prices | None:
@@ -437,11 +431,8 @@ class ContextBuilder:
             if answer.cached and answer.kind == self._fell_back:
                 return  # known from an earlier call, and emitted then
             self._fell_back = answer.kind
-            await self._outbox.emit(
-                events.CountFellBack(
-                    session_id=log.id, counter=remote.counter.fingerprint, reason=answer.reason
-                )
-            )
+            self._outbox.notify_fallback(remote.counter.fingerprint, answer.reason)
+            await self._outbox.flush()
             return
         async with log.lock:
             self._fell_back = ""
@@ -583,10 +574,9 @@ class ContextBuilder:
         edges, price = self._prices
         if known.epoch != window.epoch or known.items > len(items):
             known = _Framing(window.epoch, 0, edges)
-        if known.items < len(items):
-            tokens = sum(price(item.entry) for item in items[known.items :])
-            known = _Framing(window.epoch, len(items), known.tokens + tokens)
-            self._framing = known  # in one step: another thread may do the same
+        tokens = sum(price(item.entry) for item in items[known.items :])
+        known = _Framing(window.epoch, len(items), known.tokens + tokens)
+        self._framing = known  # in one step: another thread may do the same
         return known
 
     def _uncertain(self, request: ContextRequest, form: str) -> UncertainCount | None:
@@ -661,7 +651,7 @@ def _recalled(session_id: str, text: Recalled) -> events.TextRecalled:
 
 def _shares(window: Window) -> dict[str, int]:
     """Return the tokens of a window by entry type, and those of recalled texts."""
-    texts = sum(item.tokens for item in window.items if item.is_recalled)
+    texts = sum(item.tokens for item in window.items if item.index == RECALLED_INDEX)
     messages = window.shares.get("message", 0)
     return {**window.shares, "message": messages - texts, "recalled": texts}
 

@@ -113,18 +113,15 @@ class Importer:
         untrusted: tuple[str, ...],
     ) -> None:
         """Store an imported session, and emit its event and that of a counter that failed."""
-        shared, records = self._shared, sound.records
+        shared, store, records = self._shared, self._shared.store, sound.records
 
         async def commit() -> Session:
-            await shared.store.commit(
-                session_id, 0, records, sound.window, sound.floor, expect_head=0
-            )
+            await store.commit(session_id, 0, records, sound.window, sound.floor, expect_head=0)
             session = self._sessions.get(session_id)
-            session.outbox.notify(
-                events.SessionImported(
-                    session_id=session_id, records=len(records), untrusted=untrusted
-                )
+            imported = events.SessionImported(
+                session_id=session_id, records=len(records), untrusted=untrusted
             )
+            session.outbox.notify(imported)
             if counter.failure:
                 session.outbox.notify_fallback(counter.fingerprint, counter.failure)
             return session

@@ -48,9 +48,8 @@ class Lease:
         first = not self._holder
         self._holder = self._holder or new_id()
         # Completed even if cancelled: it could be taken after it was given back.
-        ours = await shared.runtime.complete(
-            shared.store.lease(self._session_id, self._holder, seconds)
-        )
+        taken = shared.store.lease(self._session_id, self._holder, seconds)
+        ours = await shared.runtime.complete(taken)
         if not first:
             return  # expired in the middle: use the summaries that were paid for
         if not ours:

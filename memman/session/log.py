@@ -136,9 +136,8 @@ class SessionLog:
         counter = self.resolved.counter
         known = (counter.fingerprint, "")
         other = before.fingerprint != counter.fingerprint  # the window is priced by that one
-        if other or any(
-            item.entry.token_count.counter not in known for item in self.window.stored_items
-        ):
+        counters = (item.entry.token_count.counter for item in self.window.stored_items)
+        if other or any(name not in known for name in counters):
             self._state = self._state.priced(counter.recount)
             self.generation += 1
 

@@ -91,10 +91,6 @@ class Session:
         """Whether nothing is under way and no event is pending, so that it may be evicted."""
         return self.outbox.is_idle and self.log.is_idle and self.compressor.is_idle
 
-    def leave(self) -> Backoff:
-        """Return the failures of the summarizer, for the session that is loaded in this one's place."""
-        return self.compressor.leave()
-
     def resume(self, backoff: Backoff) -> None:
         """Continue with the failures of the evicted session."""
         self.log.resume(backoff.left_at)
@@ -224,10 +220,8 @@ class Session:
         async with self.log.lock:
             await self.log.refresh()
             if not self.log.window.head or self.log.totals.metadata != metadata:
-                record = Described(
-                    id=self._shared.new_id(), at=self._shared.clock(), metadata=metadata
-                )
-                await self.log.append((record,))
+                new_id, at = self._shared.new_id(), self._shared.clock()
+                await self.log.append((Described(id=new_id, at=at, metadata=metadata),))
         await self.outbox.flush()
 
     # ------------------------------------------------------------ changing
@@ -253,9 +247,8 @@ class Session:
             item = self.log.window.find(entry_id)
             if item is not None and item.pinned == on:
                 return
-        await self._commit(
-            Pinned(id=self._shared.new_id(), at=self._shared.clock(), entry_id=entry_id, on=on)
-        )
+        new_id, at = self._shared.new_id(), self._shared.clock()
+        await self._commit(Pinned(id=new_id, at=at, entry_id=entry_id, on=on))
 
     async def clear(self) -> None:
         """Empty the window and begin a new era."""
@@ -333,12 +326,9 @@ class Session:
 
     async def build(self, request: ContextRequest) -> Context:
         """Return a context of the window as it is; a copy is trimmed if it does not fit."""
-        operation = Operation(
-            kind="build", session_id=self.id, model=request.model or self.log.resolved.config.model
-        )
-        return await observed(
-            self._shared.runtime.observer, operation, self._contexts.build(request)
-        )
+        model, work = request.model or self.log.resolved.config.model, self._contexts.build(request)
+        operation = Operation(kind="build", session_id=self.id, model=model)
+        return await observed(self._shared.runtime.observer, operation, work)
 
     def build_empty(self, request: ContextRequest) -> Context:
         """Return the context of a session that nothing was added to."""
@@ -453,9 +443,8 @@ class Session:
             trigger, summarizer = policy.trigger(), policy.summarizer_state()
             shares, block = shares_of(log.window), state_block_of(log.window)
             thoughts = self._contexts.left_out()
-            recalled = await self._contexts.recollections.for_request(
-                ContextRequest(self._shared.format)
-            )
+            usual = ContextRequest(self._shared.format)
+            recalled = await self._contexts.recollections.for_request(usual)
             running = compressor.is_running
         waits = ""
         if trigger.auto_compress:

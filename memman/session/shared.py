@@ -270,12 +270,9 @@ class Shared:
         self, counter: RemoteTokenCounter, request: Mapping[str, Any], session_id: str | None = None
     ) -> TokenCount | CountFailure:
         """Return a remote counter's result for a request."""
+        model = request["model"]
         operation = Operation(
-            kind="count",
-            session_id=session_id,
-            model=request["model"],
-            port=counter,
-            request=request,
+            kind="count", session_id=session_id, model=model, port=counter, request=request
         )
         work = self.runtime.price(counter, request)
         return await observed(self.runtime.observer, operation, work)

@@ -55,9 +55,7 @@ def trim(
     """
 
     total = _total(window, rendering, fixed)
-    unstored = {
-        item.position: item.entry.id for item in window.items if item.position > window.head
-    }
+    unstored = {one.position: one.entry.id for one in window.items if one.position > window.head}
     if not resolved.stages:
         raise _exceeded(total, limit, window, fixed, unstored)
     budget = msgspec.structs.replace(

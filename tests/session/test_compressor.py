@@ -799,7 +799,7 @@ def test_explain_has_the_last_attempt_and_the_pause(make: Make) -> None:
         use.do("compress")
     explanation = use.do("explain")
     assert explanation.last_attempt == "nothing was changed: the summary failed: OSError: 429"
-    rest = use.core.sessions.find(SESSION).leave().rest(use.clock())
+    rest = use.core.sessions.find(SESSION).compressor.leave().rest(use.clock())
     assert (rest.failures, rest.open, rest.reason) == (1, False, "OSError: 429")
 
 
