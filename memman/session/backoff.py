@@ -138,13 +138,13 @@ class Backoff:
 
     def failed_recently(self, progress: Progress, budget: Budget) -> bool:
         """Whether too little was added since the last failure to call again."""
-        return _is_recent(self._failed_at, progress, budget)
+        return is_recent(self._failed_at, progress, budget)
 
     def answered_recently(
         self, progress: Progress, budget: Budget, share: float = ROOM_SHARE
     ) -> bool:
         """Whether less than this share of the room was added since the last good answer."""
-        return _is_recent(self._answered_at, progress, budget, share)
+        return is_recent(self._answered_at, progress, budget, share)
 
     # ------------------------------------------------------------ the strategy
 
@@ -170,7 +170,7 @@ class Backoff:
         if pause is None:
             return None
         rest = _rest(self._stages_pause, pause)
-        return rest if rest.open or _is_recent(self._stages_failed_at, progress, budget) else None
+        return rest if rest.open or is_recent(self._stages_failed_at, progress, budget) else None
 
     # ------------------------------------------------------------ other workers, background, eviction
 
@@ -189,7 +189,7 @@ class Backoff:
 
     def was_futile_recently(self, progress: Progress, budget: Budget) -> bool:
         """Whether too little was added since then to compress early again."""
-        return _is_recent(self._prepared_at, progress, budget)
+        return is_recent(self._prepared_at, progress, budget)
 
     def record_reason(self, reason: str) -> None:
         """Keep the reason of the last compression's result."""
@@ -215,9 +215,10 @@ def _rest(what: str, pause: Pause) -> Rest:
     return Rest(what, pause.failures, pause.reason, since, until)
 
 
-def _is_recent(
+def is_recent(
     before: Progress | None, now: Progress, budget: Budget, share: float = ROOM_SHARE
 ) -> bool:
+    """Return whether less than this share of the room was added since; False without a `before`."""
     if before is None:
         return False
     return not budget.fills_room(now[0] - before[0], now[1] - before[1], share)

@@ -293,7 +293,7 @@ class Compressor:
             if rest is not None and not given.options.write:
                 return self._given_up(str(rest), request)
             if hopeless := why_hopeless(log.window.pinned_tokens, given.goal):
-                self._outbox.notify(self._over_budget(given.tokens, given.goal, hopeless))
+                self._notify_over_budget(given.tokens, given.goal, hopeless)
                 return self._nothing(f"nothing was changed: {hopeless}")
             self.policy.backoff.begin(given.summarizer, log.progress)
             timeout = log.resolved.config.summarize_timeout
@@ -453,9 +453,7 @@ class Compressor:
         replacements = replacements_of(after)
         if not replacements:
             if not given.goal.within_limit(given.view):
-                self._outbox.notify(
-                    self._over_budget(given.tokens, given.goal, run.never or _STAYS)
-                )
+                self._notify_over_budget(given.tokens, given.goal, run.never or _STAYS)
             return self._nothing(run.why_nothing(), self._spent)
         trigger = self.policy.why_due(given, request)
         planned = self._record(given, after, run.reason(trigger, replacements))
@@ -469,7 +467,7 @@ class Compressor:
             reason = f"{hidden} of the declared constraints do not fit the outline: pin them"
             self._notify_of_flaw(reason, None, record)
         if not given.goal.within_limit(after):
-            self._outbox.notify(self._over_budget(record.tokens_after, given.goal))
+            self._notify_over_budget(record.tokens_after, given.goal)
         result = events.result_of(self._log.id, record)
         _log_result(result)
         return result
@@ -506,9 +504,8 @@ class Compressor:
     async def _state_of(self, next_state: NextState, compression_id: str) -> State | None:
         window, covered = self._log.window, None
         if window.state is not None and window.state.state.covered is None:
-            covered = History.of(await self._log.era()).covered(
-                self._shared.recall_name(self._log.id)
-            )
+            history = History.of(await self._log.era())
+            covered = history.covered(self._shared.recall_name(self._log.id))
         with self._watched_strategy():
             state = next_state.of(window, covered)
         if state is not None:
@@ -539,10 +536,8 @@ class Compressor:
                     state = log.after(record)
                 except Refused:
                     return None
-                found = [log.window.find(name) for name in ids_moved_by(record)]
-                if any(
-                    each is not None and each.entry.seq != seqs[each.entry.id] for each in found
-                ):
+                found = filter(None, map(log.window.find, ids_moved_by(record)))
+                if any(each.entry.seq != seqs[each.entry.id] for each in found):
                     return None  # an entry was retracted or cleared, and another has its id now
                 record = msgspec.structs.replace(
                     record, tokens_before=log.window.tokens, tokens_after=state.window.tokens
@@ -592,11 +587,12 @@ class Compressor:
             cost=cost,
         )
 
-    def _over_budget(self, tokens: int, goal: Goal, reason: str = _STAYS) -> events.OverBudget:
+    def _notify_over_budget(self, tokens: int, goal: Goal, reason: str = _STAYS) -> None:
         limit = goal.limit + goal.state_tokens
-        return events.OverBudget(
+        event = events.OverBudget(
             session_id=self._log.id, tokens=tokens, max_tokens=limit, reason=reason
         )
+        self._outbox.notify(event)
 
     def _failure(
         self, reason: str, fallback: str, rest: Rest | None, cost: Cost

@@ -18,7 +18,7 @@ from memman.events import CompressionPlan
 from memman.explain.cache_state import CacheState, cache_state
 from memman.explain.explanation import SummarizerState, Trigger
 from memman.formats.turns import STATE_END, STATE_HEAD
-from memman.session.backoff import Backoff, Rest
+from memman.session.backoff import Backoff, Rest, is_recent
 from memman.session.context import ContextBuilder
 from memman.session.log import SessionLog
 from memman.session.reasons import Unasked, why_due, why_early
@@ -154,20 +154,13 @@ class CompressionPolicy:
 
     def waits_after_undo(self) -> bool:
         """Whether too little was added since the caller undid a compression to redo it."""
-        totals = self._log.totals
-        if totals.undone is None:
-            return False
-        tokens, entries = totals.undone
-        return not self._log.resolved.budget.fills_room(
-            totals.tokens - tokens, totals.entries - entries, 1
-        )
+        totals, budget = self._log.totals, self._log.resolved.budget
+        return is_recent(totals.undone, (totals.tokens, totals.entries), budget, 1)
 
     def stages_rest(self) -> Rest | None:
         """Return until when no add runs the strategy because a stage or `redact` failed."""
-        resolved = self._log.resolved
-        return self.backoff.stages_rest(
-            resolved.stages, self._shared.clock(), self._log.progress, resolved.budget
-        )
+        resolved, now, progress = self._log.resolved, self._shared.clock(), self._log.progress
+        return self.backoff.stages_rest(resolved.stages, now, progress, resolved.budget)
 
     def trigger(self) -> Trigger:
         """Return the window's size and the limits that trigger a compression."""
@@ -216,9 +209,8 @@ class CompressionPolicy:
         _, framing = self._contexts.fixed_and_framing()
         fixed, target = self._contexts.overhead() - framing, budget.target_tokens
         # Entries that go take their framing with them.
-        limit = (
-            max(0, budget.trigger_tokens - fixed) * window.tokens // max(1, window.tokens + framing)
-        )
+        left = max(0, budget.trigger_tokens - fixed)
+        limit = left * window.tokens // max(1, window.tokens + framing)
         if target_tokens is None:
             # A large overhead leaves the target its share of the rest, so that there is room to add.
             share = min(target // 2, target * limit // budget.trigger_tokens)
@@ -271,9 +263,8 @@ class CompressionPolicy:
         leaving = max(0, window.tokens - before - (target or 0))
         if budget.target_entries is not None and len(window.shown_items) > budget.target_entries:
             leaving = max(leaving, free)  # many small entries leave
-        room = min(
-            budget.state_tokens, free // 6, before + (leaving if target is None else leaving // 3)
-        )
+        grown = before + (leaving if target is None else leaving // 3)
+        room = min(budget.state_tokens, free // 6, grown)
         if not asks and SUMMARISE in self._log.resolved.stages:
             # Of a window with many pinned entries, its share of the rest.
             summary = budget.summary_tokens * max(0, free) // max(1, free + window.pinned_tokens)
