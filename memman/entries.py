@@ -327,10 +327,7 @@ def _there_and_back(value: Any, what: str) -> tuple[bytes, Any]:
 def depth_of(value: Any, most: int) -> int:
     """Return the number of levels of arrays and objects, counted up to one above `most`."""
     level, depth = [value], 0
-    while depth <= most:
-        level = [item for item in level if isinstance(item, dict | list)]
-        if not level:
-            break
+    while depth <= most and (level := [each for each in level if isinstance(each, dict | list)]):
         level = [
             each for item in level for each in (item.values() if isinstance(item, dict) else item)
         ]

@@ -166,12 +166,8 @@ def _check_run(run: Sequence[WindowItem], replacement: Replacement) -> None:
 
 def places_for_commit(window: Window, record: Record) -> list[StoredItem]:
     """Return the window as a commit of `record` stores it: 0 is the seq of the record's own entries."""
-    return [
-        msgspec.structs.replace(item.place(), seq=0)
-        if item.compression == record.id
-        else item.place()
-        for item in window.stored_items
-    ]
+    places = ((item.compression == record.id, item.place()) for item in window.stored_items)
+    return [msgspec.structs.replace(at, seq=0) if is_own else at for is_own, at in places]
 
 
 class History:
@@ -227,10 +223,9 @@ class History:
         for name in covering:
             self._forget(name)
         for name, state in states.items():
-            if state is not self.compressions[name].state:
-                self.compressions[name] = msgspec.structs.replace(
-                    self.compressions[name], state=state
-                )
+            before = self.compressions[name]
+            if state is not before.state:
+                self.compressions[name] = msgspec.structs.replace(before, state=state)
         match record:
             case Added(entry):
                 self._release(entry.id)
@@ -327,21 +322,17 @@ class History:
     def check_undo(self, compression_id: str) -> None:
         """Raise `EntryNotFound` or `Refused`, as `undo_compression` does, if the undo is impossible."""
         window = self.state.window
-        record = self._in_force(compression_id)
-        if ids_retracted_by(record):
+        if ids_retracted_by(self._in_force(compression_id)):
             self._check_restore(compression_id)
-        for item in record.replacements:
-            if item.entry is None:
-                continue
-            active = window.find(item.entry.id)
+        for name in self._made_by(compression_id):
+            active = window.find(name)
             if active is None:
-                outermost = self.outermost(item.entry.id)
                 raise Refused(
                     f"compression {compression_id} was itself compressed: "
-                    f"undo {outermost} first (outermost first)"
+                    f"undo {self.outermost(name)} first (outermost first)"
                 )
             if active.pinned:
-                raise Refused(f"replacement {item.entry.id} is pinned: unpin it before the undo")
+                raise Refused(f"replacement {name} is pinned: unpin it before the undo")
 
     def _check_restore(self, retraction: str) -> None:
         """Raise `EntryNotFound` or `Refused` unless each entry of a retraction can come back."""

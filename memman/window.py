@@ -63,16 +63,6 @@ class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer
         return is_users_message(self.entry)
 
     @property
-    def is_recalled(self) -> bool:
-        """Whether this is a text that a context recalls, which is in no log."""
-        return self.index == RECALLED_INDEX
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether the model was asked before this: it is of the user, or the reply to a further request."""
-        return self.is_users or bool(note_of(self.entry, "prompted"))
-
-    @property
     def unanswered(self) -> bool:
         """Whether this is a call without a result."""
         return self.entry.type == "tool_call" and self.result is None
@@ -209,11 +199,9 @@ class ActiveState(msgspec.Struct, frozen=True, eq=False):
         state = record.state
         if state is None:
             return None
-        entry = state_entry(record, state)
-        tokens = price(entry) if state.text else 0
-        entry = msgspec.structs.replace(entry, seq=seq)
-        item = WindowItem(entry, position, tokens, False, STATE_INDEX, record.id)
-        return cls(state, Exchange((item,)))
+        entry = msgspec.structs.replace(state_entry(record, state), seq=seq)
+        item = WindowItem(entry, position, 0, False, STATE_INDEX, record.id)
+        return cls(state, Exchange((item,))).priced(price)
 
     @property
     def item(self) -> WindowItem:
@@ -237,9 +225,8 @@ class ActiveState(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def unstored(cls, state: State, position: int, at: datetime) -> ActiveState:
         """Return a block for a window that is never stored."""
-        entry = _entry_of("outline", at, state)
-        tokens = own_count(entry) if state.text else 0
-        return cls(state, Exchange((WindowItem(entry, position, tokens, False, STATE_INDEX),)))
+        item = WindowItem(_entry_of("outline", at, state), position, 0, False, STATE_INDEX)
+        return cls(state, Exchange((item,))).priced(own_count)
 
 
 def state_entry(record: StateSetter, state: State) -> Entry:
@@ -302,7 +289,8 @@ class _Pairing:
         item.untie()
         entry = item.entry
         tied: WindowItem | None = None
-        asked = item.is_asked
+        # The model was asked before a message of the user, and before the reply to a further request.
+        asked = item.is_users or bool(note_of(entry, "prompted"))
         self._others += entry.role != "assistant" or asked
         if asked:
             self._asked, self.due = [*self._asked[-1:], item], 0
@@ -384,7 +372,6 @@ class Window:
         self.shares: dict[str, int] = {}  # the tokens by entry type
         for item in self.items:
             self._count(item, item.tokens)
-        self.state: ActiveState | None = None
         self.set_state(state)
         self._by_id = {item.entry.id: item for item in self.items}
         self._pairing: _Pairing | None = None
@@ -569,11 +556,9 @@ class Window:
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove entries; ids of other entries are ignored."""
-        for entry_id in ids:
-            item = self.find(entry_id)
-            if item is not None:
-                at = self.index(item)
-                self.replace(at, at + 1, ())
+        for item in filter(None, map(self.find, ids)):
+            at = self.index(item)
+            self.replace(at, at + 1, ())
 
     def pin(self, entry_id: str, on: bool) -> None:
         """Pin or unpin an entry. Raises `EntryNotFound` unless it is active."""
@@ -597,7 +582,7 @@ class Window:
 
     def set_state(self, state: ActiveState | None) -> None:
         """Replace the outline."""
-        before = 0 if self.state is None else self.state.item.tokens
+        before = self.shares.get("state", 0)
         after = 0 if state is None else state.item.tokens
         self.state = state
         self.tokens += after - before
@@ -656,13 +641,11 @@ def priced(items: Iterable[WindowItem], price: Price) -> list[WindowItem]:
 
 def _stored(place: StoredItem, record: Record) -> WindowItem:
     """Return the item of a stored one and its record."""
+    entry = record.entry if isinstance(record, Added) else None
+    compression, replacement = None, 0
     if isinstance(record, Compressed):
-        entry = record.replacements[place.index].entry
-        compression: str | None = record.id
+        entry, compression = record.replacements[place.index].entry, record.id
         replacement = place.index + 1
-    else:
-        entry = record.entry if isinstance(record, Added) else None
-        compression, replacement = None, 0
     if entry is None:
         raise StoreError(f"the window refers to seq {place.seq}, which holds no entry")
     entry = msgspec.structs.replace(entry, seq=place.seq, replacement=replacement)
