@@ -70,22 +70,16 @@ _AS_MUCH_AS_FITS = {
     "state_ratio": 0.0,
     "recall_ratio": 0.0,
 }
+_SMALL = {"max_tokens": 2_000, "max_entries": None}
 _PRESETS = {
     preset.name: preset
     for preset in (
         Preset("default", {}),
         Preset("buffer", {"max_entries": None}, summarises=False),
         Preset("window", _AS_MUCH_AS_FITS, summarises=False, size=_WINDOW),
-        Preset(
-            "token_buffer",
-            {"max_tokens": 2_000, "max_entries": None} | _AS_MUCH_AS_FITS,
-            summarises=False,
-        ),
+        Preset("token_buffer", _SMALL | _AS_MUCH_AS_FITS, summarises=False),
         Preset("summary", {"max_entries": 20, "recent_window": 9, "min_entries_to_compress": 1}),
-        Preset(
-            "summary_buffer",
-            {"max_tokens": 2_000, "max_entries": None, "min_entries_to_compress": 1},
-        ),
+        Preset("summary_buffer", _SMALL | {"min_entries_to_compress": 1}),
     )
 }
 

@@ -153,11 +153,7 @@ def check_goal(target_tokens: Any, focus: Any, summarize: Any) -> None:
     """Raise `InvalidInput` unless the target is a number of tokens, the focus has words, and
     `summarize` is None, True or False.
     """
-    number = isinstance(target_tokens, int) and not isinstance(target_tokens, bool)
-    if target_tokens is not None and (not number or target_tokens < 1):
-        raise InvalidInput(
-            f"target_tokens must be a number of tokens, at least 1, not {safe_repr(target_tokens)}"
-        )
+    check_positive(target_tokens, "target_tokens", "a number of tokens, at least 1")
     if focus is not None and not check_text(focus, "focus").strip():
         raise InvalidInput(f"focus={safe_repr(focus)} has no words: name a topic, or omit it")
     if not isinstance(summarize, bool | None):
