@@ -249,11 +249,9 @@ class AsyncRuntime:
         return await flag.wait(seconds)
 
     def start_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
-        import asyncio
-
         if self.closing:
             return False
-        task = asyncio.ensure_future(work())
+        task = self.loop().create_task(work())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
@@ -271,16 +269,12 @@ class AsyncRuntime:
 
     async def stop_background(self, timeout: float) -> None:
         """Wait for background tasks, and cancel those that run longer; shielded work is not cancelled."""
-        self.enter()
-        self.closing = True
-        if not self._tasks and not self._shielded:
-            return
         import asyncio
 
-        tasks = (self._tasks | self._shielded) - {asyncio.current_task()}
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=timeout)
-            late -= self._shielded
+        self.enter()
+        self.closing = True
+        if not await self.finish_background(timeout):
+            late = self._tasks - {asyncio.current_task()}
             for task in late:
                 task.cancel()
             if late:
