@@ -66,6 +66,8 @@ _MOST_WORDS: Final = 16  # of a term: the time of a phrase grows with its words
 _TRIGRAM: Final = 3
 _MOST_TRIGRAMS: Final = 60  # of a term
 _SEQ_BITS: Final = 32  # of a key
+_MOST_SEQ: Final = (1 << _SEQ_BITS) - 1
+_MOST_SESSIONS: Final = 200  # that a statement names
 # No character begins with the byte FF.
 _BEGINS: Final = "session.id >= ? AND session.id < ? || x'ff'"
 _JOINED: Final = f" CROSS JOIN session ON session.number = ({{}}.rowid >> {_SEQ_BITS})"
@@ -249,38 +251,46 @@ def _match(scope: _Scope, term: str) -> _Match:
 def _resolve_scope(db: Connection, request: SearchRequest) -> _Scope | None:
     """Return the scope of a request, None without any session in it."""
     name, prefix = request.session_id, request.prefix
-    values: tuple[str, ...] = () if name is None else (name,)
-    where = "1" if name is None else "id = ?"
-    if name is None and prefix:
-        where, values = _BEGINS, (prefix, prefix)
-    [(sessions, number, entries)] = db.execute(
-        f"SELECT count(*), max(number), sum(head) FROM session WHERE {where}",  # noqa: S608 - our own words
+    if name is None and not prefix:
+        return _Scope(db, (), "", upto(db))
+    where, values = ("id = ?", (name,)) if name is not None else (_BEGINS, (prefix, prefix))
+    found = db.execute(
+        f"SELECT number, head FROM session WHERE {where} LIMIT {_MOST_SESSIONS + 1}",  # noqa: S608 - our own words
         values,
-    )
-    if not sessions:
+    ).fetchall()
+    if not found:
         return None
-    return _Scope(db, number if name is not None else None, request, request.until or entries)
+    if len(found) > _MOST_SESSIONS:
+        return _Scope(db, (), prefix, upto(db))
+    numbers = [number for number, _ in found]
+    return _Scope(db, numbers, "", request.until or sum(head for _, head in found), request.until)
 
 
 class _Scope:
-    """The rows of one session, of those whose ids begin with a prefix, or of all."""
+    """The rows of a few sessions, of those whose ids begin with a prefix, or of all."""
 
     def __init__(
-        self, db: Connection, session: int | None, request: SearchRequest, entries: int
+        self,
+        db: Connection,
+        sessions: Sequence[int],
+        prefix: str,
+        entries: int,
+        until: int | None = None,
     ) -> None:
         self._db = db
         self.entries = entries
-        self.most_rows = _MOST_ROWS
+        self.most_rows = _MOST_JOINED if prefix else _MOST_ROWS
         self._where: tuple[str, str, tuple[object, ...]] = "", "", ()
-        if session is not None:
-            last = place_of(session + 1, 0) - 1
-            if request.until is not None:
-                last = place_of(session, request.until)
-            keys = place_of(session, 0), last
-            self._where = "", " AND {0}.rowid BETWEEN ? AND ?", keys
-        elif request.prefix:
-            self._where = _JOINED, f" AND {_BEGINS}", (request.prefix, request.prefix)
-            self.most_rows = _MOST_JOINED
+        if len(sessions) == 1:
+            keys = (
+                place_of(sessions[0], seq) for seq in (0, _MOST_SEQ if until is None else until)
+            )
+            self._where = "", " AND {0}.rowid BETWEEN ? AND ?", tuple(keys)
+        elif sessions:
+            numbers = ", ".join(map(str, sessions))
+            self._where = "", f" AND {{0}}.rowid >> {_SEQ_BITS} IN ({numbers})", ()
+        elif prefix:
+            self._where = _JOINED, f" AND {_BEGINS}", (prefix, prefix)
 
     def count(self, term: str) -> int:
         """Return how many rows have a term as a word, at most some."""
