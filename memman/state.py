@@ -72,6 +72,12 @@ class StateItem(msgspec.Struct, frozen=True, array_like=True, gc=False):
     shown: bool = False
     part: int = 0
 
+    def goes_with(self, gone: set[int]) -> bool:
+        """Return whether nothing of this is left without these sources; a step has one text of all."""
+        if self.section == "did":
+            return not gone.isdisjoint(self.sources)
+        return gone.issuperset(self.sources)
+
 
 class Covered(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many entries an outline covers, and their range.
@@ -174,14 +180,15 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     def without(self, ids: Collection[str]) -> State | None:
         """Return the outline without the items of these entries; None if nothing is left.
 
-        An item that was found in other entries too stays. The count of the text stays as an upper bound.
+        An item that was found in other entries too stays, unless it is a step: its text has both a call and
+        its outcome. The count of the text stays as an upper bound.
         """
         if not ids:
             return self
         gone = {number for number, name in enumerate(self.sources) if name in ids}
         # An emptied id keeps the indexes of the others.
         sources = tuple("" if number in gone else name for number, name in enumerate(self.sources))
-        items = tuple(_less(item, gone) for item in self.items if not gone.issuperset(item.sources))
+        items = tuple(_less(item, gone) for item in self.items if not item.goes_with(gone))
         if not items:
             return None
         return msgspec.structs.replace(

@@ -264,6 +264,18 @@ def test_deletion_removes_what_only_that_entry_had() -> None:
     assert left.without(["e2"]) is None
 
 
+@pytest.mark.parametrize(("gone", "word"), [("e2", "secret.py"), ("e3", "42 words")])
+def test_deletion_removes_a_step_with_its_call_or_outcome(gone: str, word: str) -> None:
+    """The text of a step has both: a deleted call is not in it behind its result"""
+    of_call = {"type": "tool_result", "role": "tool", "name": "tool", "call_id": "e2"}
+    state = carried([entry(1, "hello"), call(2, path="secret.py"), entry(3, "42 words", **of_call)])
+    assert word in str(msgspec.json.encode(state))
+    left = state.without([gone])
+    assert left is not None
+    assert not any(item.section == "did" for item in left.items)
+    assert word not in str(msgspec.json.encode(left))
+
+
 def test_items_are_bounded() -> None:
     """The items grow with the room, not with the session"""
     state: State | None = None
