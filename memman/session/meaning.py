@@ -103,18 +103,22 @@ class Meaning:
     async def _complete(self, session_id: str) -> None:
         """Make the missing vectors of a session."""
         store, name = self._store, self._name
-        newest = await store.vectors(session_id, name, _LAST, 1)
-        after = newest[0][0] if newest else 0
+        after: int | None = None  # a deletion may have dropped vectors: look where they end
         while (state := await store.state(session_id)) and not self._runtime.closing:
+            if after is None:
+                newest = await store.vectors(session_id, name, _LAST, 1)
+                after = newest[0][0] if newest else 0
             if not (page := await store.read(session_id, after, _AT_ONCE)):
                 return
             if texts := dict(_texts_of(page)):
                 keep = partial(store.keep_vectors, session_id, name, state[1])
                 if not await keep(()):  # which shows whether vectors can be kept, before they cost
+                    after = None
                     continue
                 if not (vectors := await self._embedded(list(texts.values()))):
                     return
                 if not await keep(list(zip(texts, vectors, strict=True))):
+                    after = None
                     continue
             after = page[-1][0]
 

@@ -409,6 +409,28 @@ def test_deletion_during_embedding_leaves_no_vector(store, tmp_path):
             assert len(held[S]) == len(SAID) - 1
 
 
+def test_deletion_during_embedding_costs_no_other_vector(store):
+    """Where a deletion drops the vectors so far, they are made again"""
+    memory: MemoryManager
+    deleted = threading.Event()
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        if "part 50" in texts and not deleted.is_set():
+            deleted.set()
+            memory.delete_entries(S, ["m60"])
+        return [vector_of(text) for text in texts]
+
+    memory = MemoryManager(store, embed=embed)
+    for number in range(70):
+        memory.add_user_message(S, f"part {number}", id=f"m{number}")
+    memory.add_user_message(S, SAID[0], id="m70")
+    with ready(memory):
+        assert deleted.is_set()
+        held = memory._core.shared.store._in_process._held
+        found = len(vectors_in(Path(store))) if isinstance(store, str) else len(held[S])
+        assert found == 70
+
+
 def test_fork_and_clear_have_vectors_of_their_own(store):
     with ready(told(store)) as memory:
         memory.fork_session(S, "copy")
