@@ -23,7 +23,7 @@ _LEAST_VALUE: Final = 4  # characters of a value that is enough alone
 _LEAST_WORD: Final = 3  # characters
 _LEAST_WORDS: Final = 2
 _OF_SUBJECT: Final = 3  # words longer than the least
-_TELLING: Final = 0.4  # the rarity of a word that two thirds of the entries have
+_TELLING: Final = 1.1  # the rarity of a word that a third of the entries have
 _WEIGHED: Final = 12  # the rarest terms of a message, whose weight counts
 # The part of that weight that one entry must have, or the message gets no text; and any that is quoted.
 _IF_ASKED, _IF_SAID, _LEAST_SHARE = 0.5, 0.7, 0.15
