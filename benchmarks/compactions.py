@@ -136,7 +136,10 @@ def measured(case: Case, times: int = 1) -> Figures:
             part = case.messages[start : start + each]
             memory.add_messages("s", part, format="openai-chat", unknown="keep")
             memory.compress("s", target_tokens=case.tokens)
-        context = memory.build_context("s", format="openai-chat", budget=_WINDOW).messages
+        # What comes back by itself is another measure's.
+        context = memory.build_context(
+            "s", format="openai-chat", budget=_WINDOW, recall=False
+        ).messages
     texts = list(map(text_of, context))
     lines = [line for one in texts if one.startswith(_DELIMITERS[0]) for line in one.splitlines()]
     outline = "\n".join(line for line in lines if not line.startswith(_DELIMITERS))
