@@ -212,6 +212,7 @@ class MemmanEngine(ContextEngine):  # type: ignore[misc]
             system=self._system,
             tools=self._tools,
             system_inline=False,
+            recall=False,  # Hermes keeps the list until the next compression
         )
 
     def _compact(self, focus: str | None, *, everything: bool) -> None:

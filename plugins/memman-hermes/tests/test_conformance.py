@@ -67,6 +67,7 @@ class TestMemmanEngine(AdapterConformance):
         "unknown": "a message with another role is dropped before the engine sees it",
         "fork": "a branch is a new session of Hermes with a copy of the messages",
         "events": "its stream has the text of the model alone",
+        "quotes": "the agent keeps its own messages until the next compaction",
         "switch": "a compaction for a small model replaces the agent's messages, also for a larger one",
     }
 
