@@ -122,23 +122,22 @@ class Recollections:
         known = {address for text in texts for address in text.addresses}
         lines: dict[int, str] = {}
         words: dict[str, None] = {}
-        upto, is_quoted = min(asking.entry.seq - 1, log.window.head), False
-        async for entry, telling, is_hit in self._hits(asking.entry, upto):
-            if left < _LEAST_ROOM:
-                break
-            wanted = (is_hit or is_quoted) and entry.address not in known
-            piece = self._piece(readable(entry.content), telling, max(left // _PART, _LEAST_ROOM))
-            is_quoted = False
-            if not wanted or entry.seq in lines or not piece or piece in visible:
-                continue
-            if (await place_of(entry, log)).state in _NOT_QUOTED:
-                continue
-            quoted = neutralised(piece).replace("\n", "\n  ")  # an address begins a line
-            line = f"{entry.address} {kind_of(entry)}: {quoted}"
-            if (cost := count(f"{line}\n")) <= left:
-                left, is_quoted = left - cost, True
+        upto = min(asking.entry.seq - 1, log.window.head)
+        async for hit, telling in self._answers(asking.entry, upto):
+            entry: Entry | None = hit.record.placed(hit.seq)
+            while entry is not None and left >= _LEAST_ROOM:  # the hit, then the entry behind it
+                piece = ""
+                if entry.seq <= upto and entry.address not in known and entry.seq not in lines:
+                    most = max(left // _PART, _LEAST_ROOM)
+                    piece = await self._quotable(entry, telling, most, visible)
+                quoted = neutralised(piece).replace("\n", "\n  ")  # an address begins a line
+                line = f"{entry.address} {kind_of(entry)}: {quoted}"
+                if not piece or (cost := count(f"{line}\n")) > left:
+                    break
+                left -= cost
                 lines[entry.seq] = line
                 words.update(dict.fromkeys(telling))
+                entry = await self._next(entry) if entry.seq == hit.seq else None
         if not lines:
             return None
         quotes = [lines[seq] for seq in sorted(lines)]
@@ -152,22 +151,20 @@ class Recollections:
             text=text,
         )
 
-    async def _hits(
-        self, asking: Entry, upto: int
-    ) -> AsyncIterator[tuple[Entry, Sequence[str], bool]]:
-        """Yield the entries up to a seq that answer a message, best first, with the words that tell so.
+    async def _quotable(self, entry: Entry, words: Sequence[str], tokens: int, visible: str) -> str:
+        """Return the piece of an entry to quote, of about so many tokens; "" if it may not be quoted."""
+        if entry.type not in self._log.resolved.config.recall_types:
+            return ""
+        piece = self._piece(readable(entry.content), words, tokens)
+        if piece in visible or (await place_of(entry, self._log)).state in _NOT_QUOTED:
+            return ""
+        return piece
 
-        The next entry follows each, which is no hit itself: an answer stands behind its question.
-        """
-        log = self._log
-        types = log.resolved.config.recall_types
-        async for hit, words in self._answers(asking, upto):
-            if hit.seq <= upto:  # a store may not know `until`
-                near = await self._store.read(log.id, hit.seq, _NEAR)
-                behind = [(seq, record) for seq, record in near if isinstance(record, Added)][:1]
-                for seq, record in [(hit.seq, hit.record), *behind]:
-                    if seq <= upto and record.entry.type in types:
-                        yield record.placed(seq), words, seq == hit.seq
+    async def _next(self, entry: Entry) -> Entry | None:
+        """Return the entry behind one, which may be the answer to a question."""
+        near = await self._store.read(self._log.id, entry.seq, _NEAR)
+        added = (record.placed(seq) for seq, record in near if isinstance(record, Added))
+        return next(added, None)
 
     async def _answers(
         self, asking: Entry, upto: int
