@@ -271,7 +271,7 @@ def test_classes_have_at_most_45_members_and_3_ancestors(name):
 # A commit lowers a number or leaves it. A feature pays for its lines by deleting others. A move lowers one
 # number and raises the other by as much, and a new distribution adds its own lines in its first commit.
 # No other commit raises one, unless the figure was agreed before the work began.
-CODE_LINES = {"memman": 31_356, "plugins/*/memman_*": 15_805}
+CODE_LINES = {"memman": 31_356, "plugins/*/memman_*": 15_800}
 
 
 def code_lines(source: str) -> int:

@@ -13,6 +13,7 @@ from memman.compression.words import exact_values
 from memman.config import usable_input
 from memman.counting.lookup import Models
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, Part
+from memman.explain.explanation import Trigger
 from memman.explain.history import LogHistory
 from memman.explain.shares import Share, shares_of
 from memman.explain.state_block import sections_of
@@ -221,32 +222,26 @@ def report_of(
     log = LogHistory(list(enumerate(records, 1)))
     shown = _Shown(log)
     model = model or state.settings.get("model") or log.history.totals.observed.model
+    explained, reserve = memory.explain(session_id), state.settings.get("reserve_output")
     return Report(
         session=session_id,
         model=model,
         stats=memory.get_stats(session_id),
         usage=usage_of(memory, session_id, limited),
-        limits=_limits(memory, session_id, model, state.settings.get("reserve_output"), limited),
+        limits=_limits(explained.trigger, model, reserve, limited),
         head=len(log.records),
         entries=shown.entries,
         steps=shown.steps,
         blocks=shown.blocks,
         values=list(shown.values),
         shares=shown.shares,
-        recalled=memory.explain(session_id).recalled if limited and change is None else (),
+        recalled=explained.recalled if limited and change is None else (),
         undo=undo,
         content="whole" if change is None else "redacted",
     )
 
 
-def _limits(
-    memory: MemoryManager,
-    session_id: str,
-    model: str | None,
-    reserve: int | None,
-    limited: bool,
-) -> Limits:
-    trigger = memory.explain(session_id).trigger
+def _limits(trigger: Trigger, model: str | None, reserve: int | None, limited: bool) -> Limits:
     info = Models(shared_plugins).info(model) if model is not None else None
     takes = None
     if info is not None:
