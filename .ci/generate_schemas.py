@@ -83,7 +83,7 @@ def _schema(title: str, kinds: tuple[type, ...]) -> dict[str, Any]:
 def _as_every_release(schema: Any) -> Any:
     """Return the schema without what depends on msgspec's release.
 
-    That is where null stands among alternatives, and which keys an object may have (from 0.23 on).
+    The release decides the place of null among alternatives. From 0.23 on it lists the keys of an object.
     """
     if isinstance(schema, list):
         return [_as_every_release(each) for each in schema]

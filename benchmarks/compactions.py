@@ -136,7 +136,7 @@ def measured(case: Case, times: int = 1) -> Figures:
             part = case.messages[start : start + each]
             memory.add_messages("s", part, format="openai-chat", unknown="keep")
             memory.compress("s", target_tokens=case.tokens)
-        # What comes back by itself is another measure's.
+        # Another measure has the recalled texts.
         context = memory.build_context(
             "s", format="openai-chat", budget=_WINDOW, recall=False
         ).messages

@@ -76,7 +76,7 @@ _FIRST = 5  # hits
 # Shares of a context for recalled texts, each with its aim and the least part of the questions that passes.
 CONTEXT_AIMS = {0.0: (0.06, 0.04), 0.1: (0.55, 0.26)}
 _CONTEXT = 4_096  # tokens
-_CONTEXT_EVERY = 8  # question of those that are asked
+_CONTEXT_EVERY = 8  # the distance of two questions that are asked
 _BEGINNING = 60  # characters of a turn that tell that it is in a context
 _HELD_PATHS, _HELD_VALUES = 0.83, 0.68
 _VALUES_BUDGET = 4_000
@@ -244,7 +244,7 @@ def measure_memdaily(found: Measurement, folder: Path, every: int) -> None:
         share = sum(shares[kind]) / max(1, len(shares[kind]))
         rows.append((label, len(shares[kind]), share, empty[kind]))
         name = f"MemDaily, {label}: messages not among the first {_FIRST}"
-        slack = 0.06 if every > 1 else 0.0  # of few questions a share is less exact
+        slack = 0.06 if every > 1 else 0.0  # few questions give a less exact share
         found.goals.append(Goal(name, 1 - share, 1 - aim, held=1 - held + slack))
     found.tables.append(table(("MemDaily", "questions", "recall@5", "without a hit"), rows))
 

@@ -1,6 +1,6 @@
-"""Whether what a search finds is worth quoting to somebody who did not search.
+"""The rules for entries that are quoted without a search.
 
-A search returns what it has. A text that nobody asked for must answer the message that it stands behind.
+A search returns every match. A context quotes an entry only if it answers the user's message.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _LEAST_WORDS: Final = 2
 _OF_SUBJECT: Final = 3  # words longer than the least
 _TELLING: Final = 1.1  # the rarity of a word that a third of the entries have
 _WEIGHED: Final = 12  # the rarest terms of a message, whose weight counts
-# The part of that weight that one entry must have, or the message gets no text; and any that is quoted.
+# One entry must have this part of the weight of a question, or of a statement, or the message gets no text.
+# Each quoted entry must have the last part.
 _IF_ASKED, _IF_SAID, _LEAST_SHARE = 0.5, 0.7, 0.15
-# Of these parts in a script that is searched by pairs: its function words are among the terms.
+# The first two parts are smaller in a script that is searched by pairs: its terms include function words.
 _IN_PAIRS: Final = 0.7
 _LEAST_SCORE: Final = 0.4  # of the best one's
 _BEST: Final = 20
@@ -72,8 +73,8 @@ class Evidence(msgspec.Struct, frozen=True):
 def answers(message: str, found: Candidates) -> list[tuple[Ranked, tuple[str, ...]]]:
     """Return the entries that answer a message, best first, with the words of it that tell so.
 
-    Most messages of a conversation need no answer from its past, and a question needs one sooner. So there
-    is none unless a good part of the message is in one entry.
+    Most messages need no answer from the past. So one entry must contain a large part of the message, of a
+    question a smaller part than of a statement.
     """
     terms = terms_of(message)
     evidence, listed = Evidence.of(terms, found), ranked(found, terms)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Vector = tuple[int, bytes]
 """The seq of an entry, and its vector."""
-LEAST_SIMILARITY: Final = 0.17  # of an entry that is quoted to somebody who did not search
+LEAST_SIMILARITY: Final = 0.17  # the least similarity of an entry that a context quotes
 _LARGEST: Final = 127
 _COMPARED: Final = 200  # vectors whose products are computed
 _NEGATIVE: Final = bytes(byte > _LARGEST for byte in range(256))

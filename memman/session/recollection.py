@@ -1,9 +1,9 @@
-"""Recall in the context: what was said long ago, quoted behind the message of the user that speaks of it.
+"""Recall in the context: a context quotes old messages behind the user's message that asks about them.
 
-A recalled text is derived: it depends on the log up to its message and on the shape of the window, so that
-every process makes the same one. It is stored nowhere. While the window only grows, each message keeps its
-text, and requests are append-only. When the window changes its shape, all are made again, for the newest
-message and those that follow.
+A recalled text is derived from the log up to its message and from the shape of the window. So every process
+makes the same text, and no store keeps it. While the window only grows, each message keeps its text, and
+requests are append-only. When the window changes its shape, the texts of the newest message and of later
+ones are made again.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ class AdapterConformance:
             "no notice names the tool: its RecallTool must exist as long as the session is used"
         )
 
-    def test_what_was_said_long_ago_comes_back_by_itself(self) -> None:
+    def test_old_message_comes_back_by_itself(self) -> None:
         with self._conversation(self.budget, needs="quotes") as talk:
             # Without an outline, which would show the sentence.
             talk.memory.update_config(strategy=(drop_oldest,), state_ratio=0, recall_ratio=0.2)

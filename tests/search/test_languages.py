@@ -10,7 +10,7 @@ import pytest
 
 from memman import MemoryManager
 
-# What was said, a question about it, and sentences about other things that come before the question.
+# A statement, a question about it, and sentences about other subjects, which precede the question.
 SAID = {
     "English": (
         "The staging server answers on port 7412 since Monday.",

@@ -82,7 +82,7 @@ def text_of(context: Context) -> str:
 # ---------------------------------------------------------------- a text
 
 
-def test_what_was_said_long_ago_stands_behind_the_question() -> None:
+def test_old_message_is_quoted_behind_the_question() -> None:
     with dropping() as memory:
         context = asked(memory)
         without = memory.build_context("s", recall=False)
